@@ -1,0 +1,68 @@
+"""What holds for every test: it starts from a bare environment and can touch nothing outside its own folder.
+
+State, configuration and home of the account that runs the tests are replaced before the first import of a
+test module and again, with fresh folders, for each test. Settings of the issuer and of OpenTelemetry that a
+developer may have exported are removed: a test that needs one sets it itself.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# A shared two-core machine makes single examples slow without any fault; `make test` has its own limit.
+settings.register_profile("house", deadline=None, print_blob=True)
+settings.load_profile("house")
+
+STATE_FOLDERS = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
+FOREIGN_PREFIXES = ("ISSUER_", "OTEL_")
+
+
+@pytest.fixture(scope="session")
+def scratch_root() -> Iterator[Path]:
+    """The folder of all state of one run; short, because socket paths end at 108 bytes."""
+    with tempfile.TemporaryDirectory(prefix="permits-") as folder:
+        yield Path(folder)
+
+
+def point_state_at(patch: pytest.MonkeyPatch, home: Path) -> None:
+    """Make `home` and folders below it the only state, configuration and home that a test can find."""
+    for name in list(os.environ):
+        if name.startswith(FOREIGN_PREFIXES):
+            patch.delenv(name)
+    patch.setenv("HOME", str(home))
+    for name in STATE_FOLDERS:
+        folder = home / name.lower()
+        folder.mkdir(mode=0o700)
+        patch.setenv(name, str(folder))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _session_state(scratch_root: Path) -> Iterator[None]:
+    """Cover fixtures of a wider scope than one test."""
+    home = scratch_root / "session"
+    home.mkdir(mode=0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        point_state_at(patch, home)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _own_state(scratch_root: Path, _session_state: None) -> Iterator[None]:
+    """Give each test folders that no other test has seen."""
+    home = Path(tempfile.mkdtemp(dir=scratch_root))
+    with pytest.MonkeyPatch.context() as patch:
+        point_state_at(patch, home)
+        yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a `spec` mark that the report could not read: it takes rule ids as plain positional strings."""
+    for item in items:
+        for mark in item.iter_markers("spec"):
+            if not mark.args or mark.kwargs or not all(isinstance(value, str) for value in mark.args):
+                message = f"{item.nodeid}: spec takes one or more rule ids as strings"
+                raise pytest.UsageError(message)

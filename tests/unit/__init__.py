@@ -1,0 +1,1 @@
+"""Small tests of one module at a time."""

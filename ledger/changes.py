@@ -1,0 +1,148 @@
+"""What one step of a transaction writes: a closed set of changes, each a frozen value.
+
+Rules: AUD-01 (a change stands beside the transition whose span records it), LED-05.
+Who decides them: `ledger.rules` and the flow. Who writes them: a store behind `ledger.port`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ledger.model import (
+    Claim,
+    CounterTake,
+    DecisionRow,
+    Effect,
+    EffectId,
+    Evidence,
+    Permit,
+    SinkRegistration,
+    Task,
+    TaskId,
+    TaskState,
+    Transition,
+    Unit,
+)
+from ledger.states import EffectState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOpened:
+    """A new task with a ceiling per unit; None is `inherit`, an absent unit is zero (BUD-01)."""
+
+    task: Task
+    ceilings: Mapping[Unit, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskMoved:
+    """A task changes state (BUD-05)."""
+
+    task_id: TaskId
+    state: TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CeilingGranted:
+    """An owner adds `amount` (at least 1) to a task's own ceiling of a unit: an append-only row."""
+
+    task_id: TaskId
+    unit: Unit
+    amount: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectPrepared:
+    """A new effect, in state `prepared`."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectMoved:
+    """An effect moves along the table of `ledger.states`; some moves release what the effect holds."""
+
+    effect_id: EffectId
+    origin: EffectState
+    target: EffectState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRecorded:
+    """A policy decision and its snapshot (POL-06)."""
+
+    decision: DecisionRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitIssued:
+    """A sealed permit, and what it takes from the bounds of its class (POL-03)."""
+
+    permit: Permit
+    takes: tuple[CounterTake, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitUsed:
+    """The permit is spent for ever, and its winner's claim is on record (ADM-02, ADM-07)."""
+
+    permit: Permit
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostReserved:
+    """The maximum cost is held at the task and every ancestor at once (BUD-02)."""
+
+    effect_id: EffectId
+    task_id: TaskId
+    cost: Mapping[Unit, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSettled:
+    """What is charged for the effect at every level; the rest of its reservation is released (BUD-03).
+
+    A charge above the reservation, or in a unit that had none, is kept in full as an overrun.
+    """
+
+    effect_id: EffectId
+    task_id: TaskId
+    charged: Mapping[Unit, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceAdded:
+    """One piece of evidence about an outcome (REC-05)."""
+
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkRegistered:
+    """A sink and its place become part of this ledger (AUD-02, AUD-03)."""
+
+    sink: SinkRegistration
+
+
+Change = (
+    TaskOpened
+    | TaskMoved
+    | CeilingGranted
+    | EffectPrepared
+    | EffectMoved
+    | DecisionRecorded
+    | PermitIssued
+    | PermitUsed
+    | CostReserved
+    | CostSettled
+    | EvidenceAdded
+    | SinkRegistered
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One transition with everything that it changes; its span row is written first (AUD-01)."""
+
+    transition: Transition
+    changes: tuple[Change, ...] = field(default=())

@@ -1,0 +1,236 @@
+"""The port of the ledger: one call is one transaction, decided by a pure callback on what the lock holds still.
+
+Rules: ADM-02 (all or nothing), ADM-03 (confirmed before anyone acts), AUD-01 (no span row, no transition),
+POL-05 (the facts a decision used are those the transaction commits on).
+A store may call `decide` again, so it must not act on the world. What comes back is durable, or an exception says
+whose fault it was; a `Refusal` is part of a verdict and may itself be on record.
+Next: `ledger.sqlite.store` implements it; `tests/contract` is the suite every store passes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from ledger.changes import Step
+from ledger.model import (
+    BudgetLine,
+    Claim,
+    DecisionRow,
+    Effect,
+    EffectId,
+    Evidence,
+    InstantMs,
+    LedgerId,
+    PathNode,
+    Permit,
+    PermitId,
+    Position,
+    RecordedSpan,
+    Repetition,
+    SinkRegistration,
+    SpanRow,
+    Task,
+    TaskId,
+    Transition,
+    Unit,
+)
+from ledger.refusals import Refusal
+from ledger.states import EffectState
+
+T = TypeVar("T")
+
+
+class SpanRecorder(Protocol):
+    """Makes the span of a transition. The store proves by itself that the span's row is there."""
+
+    def record(
+        self,
+        transition: Transition,
+        *,
+        position: Position,
+        parent_span_id: str | None,
+        at_ms: InstantMs,
+    ) -> RecordedSpan:
+        """Return the finished span, complete, or raise.
+
+        Raises:
+            SpanNotRecorded: anything at all stood in the way of a complete span (AUD-03).
+        """
+        ...
+
+
+class View(Protocol):
+    """What a decision may read, as it stands under the lock (or at one instant, outside a transaction)."""
+
+    def head(self) -> Position:
+        """Return the position of the last span."""
+        ...
+
+    def task_named(self, name: str) -> Task | None:
+        """Return the task of that name."""
+        ...
+
+    def task(self, task_id: TaskId) -> Task | None:
+        """Return the task of that id."""
+        ...
+
+    def tasks(self) -> Sequence[Task]:
+        """Return every task, oldest first."""
+        ...
+
+    def path(self, task_id: TaskId) -> tuple[PathNode, ...]:
+        """Return the task and its ancestors, leaf first, with their budget lines; empty where there is none."""
+        ...
+
+    def effect(self, effect_id: EffectId) -> Effect | None:
+        """Return the effect of that id."""
+        ...
+
+    def effect_for_key(self, caller: str, task_id: TaskId, request_key: str) -> Effect | None:
+        """Return the effect that this caller made in this task under this key (EFF-11)."""
+        ...
+
+    def effects(self, *, states: Sequence[EffectState], task_id: TaskId | None = None) -> Sequence[Effect]:
+        """Return the effects in any of `states` (all where empty), oldest first."""
+        ...
+
+    def permit(self, effect_id: EffectId) -> Permit | None:
+        """Return the permit of an effect."""
+        ...
+
+    def is_used(self, permit_id: PermitId) -> bool:
+        """Say whether this permit was ever consumed."""
+        ...
+
+    def claim(self, effect_id: EffectId) -> Claim | None:
+        """Return who won the admission of an effect."""
+        ...
+
+    def claims_open(self) -> Sequence[Claim]:
+        """Return the claims of every effect that is still `admitted`."""
+        ...
+
+    def reserved(self, effect_id: EffectId) -> Mapping[tuple[TaskId, Unit], int]:
+        """Return what the admission of an effect held, per task and unit; settling does not remove it."""
+        ...
+
+    def evidence(self, effect_id: EffectId) -> Sequence[Evidence]:
+        """Return the evidence about an effect, oldest first."""
+        ...
+
+    def decisions(self, effect_id: EffectId) -> Sequence[DecisionRow]:
+        """Return the recorded decisions about an effect, oldest first."""
+        ...
+
+    def counter(self, counter: str) -> int:
+        """Return how much of a class bound is used (POL-03); 0 where nothing ever was."""
+        ...
+
+    def repetition_of_content(self, content_key: bytes) -> Repetition:
+        """Count the effects with this content key."""
+        ...
+
+    def repetition_of_resource(self, resource_key: bytes) -> Repetition:
+        """Count the effects on this resource."""
+        ...
+
+    def was_admitted(self, effect_id: EffectId) -> bool:
+        """Say whether the trail holds an admission of this effect, whatever its row says (LED-06)."""
+        ...
+
+    def story(self, story: str) -> Sequence[SpanRow]:
+        """Return the spans of one effect, task or ledger story, in order (AUD-05)."""
+        ...
+
+    def spans_after(self, sequence: int, *, limit: int) -> Sequence[SpanRow]:
+        """Return at most `limit` spans with a larger sequence, in order."""
+        ...
+
+    def span_at(self, sequence: int) -> SpanRow | None:
+        """Return the span at a sequence."""
+        ...
+
+    def sinks(self) -> Sequence[SinkRegistration]:
+        """Return the sinks registered with this ledger."""
+        ...
+
+    def budget(self, task_id: TaskId) -> Mapping[Unit, BudgetLine]:
+        """Return the budget lines of one task by unit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict(Generic[T]):
+    """What a decision wants done: steps to commit (a refusal's own span among them) and what to tell the caller.
+
+    With no steps nothing is written and nothing is synced.
+    """
+
+    value: T
+    refusal: Refusal | None = None
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Generic[T]):
+    """A verdict that is durable.
+
+    Attributes:
+        value: what the decision returned.
+        refusal: the no, where it was one.
+        at_ms: the one instant of the transaction, read after the lock was held (PER-03).
+        sequence: the sequence of the last span after it.
+    """
+
+    value: T
+    refusal: Refusal | None
+    at_ms: InstantMs
+    sequence: int
+
+
+Decide = Callable[[View, InstantMs], Verdict[T]]
+
+
+class Ledger(Protocol):
+    """A ledger that all processes with the same authority share (ADM-06)."""
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """The identity that seals and sinks are bound to."""
+        ...
+
+    def transact(self, decide: Decide[T]) -> Committed[T]:
+        """Take the lock, read the time, let `decide` look and choose, write every step with its span, commit.
+
+        Raises:
+            LedgerUnavailable: nothing was written (locked, full, read-only, replaced, unsafe).
+            LedgerCorrupt: nothing was written; what is stored cannot be trusted (LED-04, LED-06).
+            SpanNotRecorded: nothing was written, since a span could not be made or found (AUD-01).
+            CommitUncertain: the commit may or may not have happened; this object is dead from here on.
+            Malformed, Broken: nothing was written.
+        """
+        ...
+
+    def read(self, look: Callable[[View], T]) -> T:
+        """Let `look` read one consistent snapshot, without the writers' lock.
+
+        Raises:
+            LedgerUnavailable: the ledger cannot be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the file. A closed ledger refuses everything."""
+        ...
+
+
+class Authenticator(Protocol):
+    """Tags what gives authority, with keys that are not in the ledger (LED-06)."""
+
+    def tag(self, domain: str, data: bytes) -> bytes:
+        """Return a tag over `data` under the active key of `domain` (`head` or `row`); it names its key."""
+        ...
+
+    def is_authentic(self, domain: str, data: bytes, tag: bytes) -> bool:
+        """Say whether `tag` was made for exactly this domain and data by a key that still counts."""
+        ...

@@ -1,0 +1,1 @@
+"""Rules that must hold for every value that a generator can think of."""

@@ -1,0 +1,330 @@
+"""Writing one step: its span row first, then each of its changes.
+
+Rules: AUD-01 (span before change, proven by reading it back), ADM-02, BUD-02, BUD-03. Values are bound, never
+written into SQL. A constraint that fires here is a broken rule of ours, since `ledger.rules` looked before.
+Next: `ledger.sqlite.store` runs this inside a transaction and renews the head after it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, assert_never
+
+from ledger import changes
+from ledger.canonical import canonical_bytes
+from ledger.errors import Broken, SpanNotRecorded
+from ledger.model import InstantMs, Position, RecordedSpan, SpanRow, Transition
+from ledger.port import Authenticator, SpanRecorder
+from ledger.sqlite import rows
+from ledger.sqlite.connection import IntegrityError
+from ledger.states import is_legal
+from ledger.tree import leaf_hash
+
+_EFFECT_MARKS: Final = ", ".join("?" * len(rows.EFFECT_COLUMNS.split(",")))
+_TASK_MARKS: Final = ", ".join("?" * (len(rows.TASK_COLUMNS.split(",")) + 2))
+
+
+class StepWriter:
+    """Writes the steps of one transaction, whose instant and position belong to the store."""
+
+    def __init__(
+        self,
+        raw: Any,  # noqa: ANN401 - untyped driver
+        *,
+        recorder: SpanRecorder,
+        keys: Authenticator,
+        at_ms: InstantMs,
+    ) -> None:
+        """Write over `raw`, inside the store's open transaction."""
+        self._raw = raw
+        self._recorder = recorder
+        self._keys = keys
+        self._at_ms = at_ms
+        self._span: SpanRow | None = None
+
+    def write(self, step: changes.Step, position: Position) -> SpanRow:
+        """Write one step at `position` and return its span row, proven to be there.
+
+        Raises:
+            SpanNotRecorded: the span could not be made, or is not in the table afterwards.
+            Broken: a guard of the database fired.
+        """
+        self._span = self._write_span(step.transition, position)
+        for change in step.changes:
+            try:
+                self._apply(change)
+            except IntegrityError as fault:
+                # The driver's text names the guard (our own RAISE and CHECK names) and no value.
+                raise Broken(f"the ledger refused {type(change).__name__}: {fault}") from None
+        return self._span
+
+    def _write_span(self, transition: Transition, position: Position) -> SpanRow:
+        parent = self._raw.execute(
+            "SELECT span_id FROM spans WHERE story = ? ORDER BY sequence DESC LIMIT 1",
+            (transition.story,),
+        ).fetchone()
+        recorded = self._recorder.record(
+            transition,
+            position=position,
+            parent_span_id=None if parent is None else parent[0],
+            at_ms=self._at_ms,
+        )
+        row = self._span_row(transition, position, recorded)
+        self._raw.execute(
+            "INSERT INTO spans(sequence, epoch, lane, span_id, trace_id, name, story, effect_id, state_to, at_ms, "
+            "body, leaf) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                position.sequence,
+                position.epoch,
+                position.lane,
+                row.span_id,
+                row.trace_id,
+                row.name,
+                row.story,
+                transition.effect_id,
+                None if transition.state_to is None else str(transition.state_to),
+                row.at_ms,
+                row.body,
+                row.leaf,
+            ),
+        )
+        self.prove(row)
+        return row
+
+    def _span_row(self, transition: Transition, position: Position, recorded: RecordedSpan) -> SpanRow:
+        return SpanRow(
+            position=position,
+            span_id=recorded.span_id,
+            trace_id=recorded.trace_id,
+            name=str(transition.name),
+            story=transition.story,
+            at_ms=self._at_ms,
+            body=recorded.body,
+            leaf=leaf_hash(recorded.body),
+        )
+
+    def prove(self, row: SpanRow) -> None:
+        """Refuse unless the row of exactly this span, with exactly these bytes, is there (AUD-01).
+
+        Raises:
+            SpanNotRecorded: it is not.
+        """
+        found = self._raw.execute(
+            "SELECT sequence, body, leaf FROM spans WHERE span_id = ?",
+            (row.span_id,),
+        ).fetchone()
+        if found is None or tuple(found) != (row.position.sequence, row.body, row.leaf):
+            raise SpanNotRecorded("row_missing", "The span of this transition is not in the ledger.")
+
+    def _apply(self, change: changes.Change) -> None:  # noqa: C901, PLR0912 - one arm per change, nothing else
+        match change:
+            case changes.TaskOpened():
+                self._task_opened(change)
+            case changes.TaskMoved():
+                self._task_moved(change)
+            case changes.CeilingGranted():
+                self._grant(change.task_id, change.unit, change.amount)
+            case changes.EffectPrepared():
+                self._effect_prepared(change)
+            case changes.EffectMoved():
+                self._effect_moved(change)
+            case changes.DecisionRecorded():
+                self._decision(change)
+            case changes.PermitIssued():
+                self._permit_issued(change)
+            case changes.PermitUsed():
+                self._permit_used(change)
+            case changes.CostReserved():
+                self._reserve(change)
+            case changes.CostSettled():
+                self._settle(change)
+            case changes.EvidenceAdded():
+                self._evidence(change)
+            case changes.SinkRegistered():
+                self._sink(change)
+            case _:
+                assert_never(change)
+
+    @property
+    def _here(self) -> SpanRow:
+        if self._span is None:
+            raise Broken("a change was written before its span")
+        return self._span
+
+    def _task_opened(self, change: changes.TaskOpened) -> None:
+        task = change.task
+        mac = self._keys.tag("row", rows.task_authority(task))
+        self._raw.execute(
+            f"INSERT INTO tasks({rows.TASK_COLUMNS}, sequence, mac) VALUES ({_TASK_MARKS})",
+            (*rows.task_row(task), self._here.position.sequence, mac),
+        )
+        for unit, ceiling in sorted(change.ceilings.items()):
+            self._grant(task.task_id, unit, ceiling)
+
+    def _task_moved(self, change: changes.TaskMoved) -> None:
+        row = self._raw.execute(
+            f"SELECT {rows.TASK_COLUMNS} FROM tasks WHERE task_id = ?",
+            (change.task_id,),
+        ).fetchone()
+        moved = rows.task_from((*row[:8], str(change.state), row[9]))
+        self._raw.execute(
+            "UPDATE tasks SET state = ?, sequence = ?, mac = ? WHERE task_id = ?",
+            (
+                str(change.state),
+                self._here.position.sequence,
+                self._keys.tag("row", rows.task_authority(moved)),
+                change.task_id,
+            ),
+        )
+
+    def _grant(self, task_id: str, unit: str, amount: int | None) -> None:
+        sequence = self._here.position.sequence
+        mac = self._keys.tag("row", rows.grant_authority(task_id, unit, sequence, amount))
+        self._raw.execute(
+            "INSERT INTO grants(task_id, unit, sequence, amount, mac) VALUES (?, ?, ?, ?, ?)",
+            (task_id, unit, sequence, amount, mac),
+        )
+
+    def _effect_prepared(self, change: changes.EffectPrepared) -> None:
+        here = self._here
+        self._raw.execute(
+            f"INSERT INTO effects({rows.EFFECT_COLUMNS}) VALUES ({_EFFECT_MARKS})",
+            rows.effect_row(change.effect, span_id=here.span_id, sequence=here.position.sequence),
+        )
+
+    def _effect_moved(self, change: changes.EffectMoved) -> None:
+        if not is_legal(change.origin, change.target):
+            raise Broken(f"an effect may not move from {change.origin} to {change.target}")
+        here = self._here
+        moved = self._raw.execute(
+            "UPDATE effects SET state = ?, last_span = ?, sequence = ? WHERE effect_id = ? AND state = ?",
+            (str(change.target), here.span_id, here.position.sequence, change.effect_id, str(change.origin)),
+        )
+        if moved.rowcount != 1:
+            raise Broken(f"no effect stood in state {change.origin}")
+
+    def _decision(self, change: changes.DecisionRecorded) -> None:
+        decision = change.decision
+        self._raw.execute(
+            "INSERT INTO decisions(sequence, effect_id, at_ms, body) VALUES (?, ?, ?, ?)",
+            (self._here.position.sequence, decision.effect_id, decision.at_ms, decision.body),
+        )
+
+    def _permit_issued(self, change: changes.PermitIssued) -> None:
+        permit = change.permit
+        self._raw.execute(
+            "INSERT INTO permits(effect_id, permit_id, seal, tier, issued_ms, expires_ms, caps, sequence) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                permit.effect_id,
+                permit.permit_id,
+                permit.seal,
+                str(permit.tier),
+                permit.issued_ms,
+                permit.expires_ms,
+                canonical_bytes(dict(permit.caps)).decode(),
+                self._here.position.sequence,
+            ),
+        )
+        for take in change.takes:
+            self._raw.execute(
+                "INSERT INTO counters(counter, used, ceiling) VALUES (?, 0, ?) "
+                "ON CONFLICT (counter) DO UPDATE SET ceiling = excluded.ceiling",
+                (take.counter, take.ceiling),
+            )
+            self._raw.execute(
+                "INSERT INTO counter_takes(effect_id, counter, amount) VALUES (?, ?, ?)",
+                (permit.effect_id, take.counter, take.amount),
+            )
+
+    def _permit_used(self, change: changes.PermitUsed) -> None:
+        self._raw.execute(
+            "INSERT INTO permit_uses(permit_id, effect_id, sequence) VALUES (?, ?, ?)",
+            (change.permit.permit_id, change.permit.effect_id, self._here.position.sequence),
+        )
+        claim = change.claim
+        self._raw.execute(
+            "INSERT INTO claims(effect_id, instance, boot, claim_hash, admitted_ms, deadline_ms) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                claim.effect_id,
+                claim.instance,
+                claim.boot,
+                claim.claim_hash,
+                claim.admitted_ms,
+                claim.deadline_ms,
+            ),
+        )
+
+    def _line_exists(self, task_id: str, unit: str) -> None:
+        """Give every level of the path a budget line: absent means zero (BUD-01), and a row can be locked."""
+        self._raw.execute(
+            "INSERT INTO budgets(task_id, unit, ceiling) SELECT ancestor_id, ?2, 0 FROM task_path WHERE task_id = ?1 "
+            "ON CONFLICT (task_id, unit) DO NOTHING",
+            (task_id, unit),
+        )
+
+    def _reserve(self, change: changes.CostReserved) -> None:
+        for unit, amount in change.cost.items():
+            self._line_exists(change.task_id, unit)
+            self._raw.execute(
+                "INSERT INTO reservations(effect_id, task_id, unit, amount) "
+                "SELECT ?1, ancestor_id, ?3, ?4 FROM task_path WHERE task_id = ?2 ORDER BY distance",
+                (change.effect_id, change.task_id, unit, amount),
+            )
+
+    def _settle(self, change: changes.CostSettled) -> None:
+        held = dict(
+            self._raw.execute(
+                "SELECT unit, max(amount) FROM reservations WHERE effect_id = ? GROUP BY unit",
+                (change.effect_id,),
+            ).fetchall(),
+        )
+        for unit in sorted({*held, *change.charged}):
+            charge = change.charged.get(unit, 0)  # type: ignore[call-overload]
+            within = min(charge, held.get(unit, 0))
+            self._line_exists(change.task_id, unit)
+            self._raw.execute(
+                "INSERT INTO settlements(effect_id, task_id, unit, charged, overrun, sequence) "
+                "SELECT ?1, ancestor_id, ?3, ?4, ?5, ?6 FROM task_path WHERE task_id = ?2 ORDER BY distance",
+                (
+                    change.effect_id,
+                    change.task_id,
+                    unit,
+                    within,
+                    charge - within,
+                    self._here.position.sequence,
+                ),
+            )
+
+    def _evidence(self, change: changes.EvidenceAdded) -> None:
+        item = change.evidence
+        self._raw.execute(
+            "INSERT INTO evidence(effect_id, sequence, class, source, proves, reference, late, at_ms) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                item.effect_id,
+                self._here.position.sequence,
+                str(item.evidence_class),
+                item.source,
+                item.proves,
+                item.reference,
+                int(item.late),
+                item.at_ms,
+            ),
+        )
+
+    def _sink(self, change: changes.SinkRegistered) -> None:
+        sink = change.sink
+        self._raw.execute(
+            "INSERT INTO sinks(name, kind, location, sequence, mac) VALUES (?, ?, ?, ?, ?)",
+            (
+                sink.name,
+                sink.kind,
+                sink.location,
+                self._here.position.sequence,
+                self._keys.tag("row", rows.sink_authority(sink.name, sink.kind, sink.location)),
+            ),
+        )
+
+
+Observer = Callable[[str], None]
+"""Called with the name of a step just reached; used by tests to stop a process there, and by nothing else."""

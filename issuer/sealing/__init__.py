@@ -1,0 +1,50 @@
+"""Keys, sealed permits, commitments and protected content: the only door to `cryptography`.
+
+Random bytes, nonces, salts, ids and times come in as arguments. Nothing here reads a clock or a random
+source, and nothing here decides whether a permit is alive, spent or allowed.
+"""
+
+from issuer.sealing.commitment import CONTENT_KEY_PARTS, commit, content_key, verify
+from issuer.sealing.errors import (
+    CommitmentBroken,
+    KeysUnavailable,
+    KeyUnusable,
+    ProtectedContentDiffers,
+    ProtectedContentMissing,
+    ProtectedContentTooLarge,
+    ProtectedStoreFull,
+    ProtectedStoreUnavailable,
+    SealBroken,
+    StorageFault,
+)
+from issuer.sealing.keys import KeyRing, KeyState, Purpose, create_key_ring, open_key_ring
+from issuer.sealing.protected import ProtectedStore, create_protected_folder
+from issuer.sealing.seal import NONCE_BYTES, PermitClaims, open_permit, seal_permit
+
+__all__ = [
+    "CONTENT_KEY_PARTS",
+    "NONCE_BYTES",
+    "CommitmentBroken",
+    "KeyRing",
+    "KeyState",
+    "KeyUnusable",
+    "KeysUnavailable",
+    "PermitClaims",
+    "ProtectedContentDiffers",
+    "ProtectedContentMissing",
+    "ProtectedContentTooLarge",
+    "ProtectedStore",
+    "ProtectedStoreFull",
+    "ProtectedStoreUnavailable",
+    "Purpose",
+    "SealBroken",
+    "StorageFault",
+    "commit",
+    "content_key",
+    "create_key_ring",
+    "create_protected_folder",
+    "open_key_ring",
+    "open_permit",
+    "seal_permit",
+    "verify",
+]

@@ -1,0 +1,45 @@
+"""Tags over the ledger's head and over rows that give authority (LED-06): `ledger.port.Authenticator`.
+
+A tag is the key id (4 bytes, big endian) and HMAC-SHA256 over the domain and the data. It stays verifiable after a
+rotation, since the key that made it is named in it and stays in the ring.
+"""
+
+import hmac
+from typing import Final
+
+from issuer.sealing.errors import KeyUnusable
+from issuer.sealing.keys import KeyRing, Purpose
+from ledger.errors import Broken
+
+_PURPOSES: Final = {"head": Purpose.HEAD_MAC, "row": Purpose.ROW_MAC}
+_KEY_ID_BYTES: Final = 4
+_TAG_BYTES: Final = _KEY_ID_BYTES + 32
+
+
+class RingAuthenticator:
+    """Tags with the active key of a ring, and accepts those of every key the ring still has."""
+
+    def __init__(self, ring: KeyRing) -> None:
+        """Tag with the subkeys of `ring`."""
+        self._ring = ring
+
+    def tag(self, domain: str, data: bytes) -> bytes:
+        """Return the tag of `data` in `domain` (`head` or `row`)."""
+        return self._tagged(domain, data, self._ring.active_key_id)
+
+    def is_authentic(self, domain: str, data: bytes, tag: bytes) -> bool:
+        """Say whether `tag` was made for this domain and data by a key of the ring; compared in constant time."""
+        if type(tag) is not bytes or len(tag) != _TAG_BYTES:
+            return False
+        try:
+            expected = self._tagged(domain, data, int.from_bytes(tag[:_KEY_ID_BYTES], "big"))
+        except KeyUnusable:
+            return False
+        return hmac.compare_digest(expected, tag)
+
+    def _tagged(self, domain: str, data: bytes, key_id: int) -> bytes:
+        purpose = _PURPOSES.get(domain)
+        if purpose is None:
+            raise Broken(f"there is no tag domain {domain}")
+        mac = hmac.digest(self._ring.subkey(purpose, key_id), domain.encode() + b"\x00" + data, "sha256")
+        return key_id.to_bytes(_KEY_ID_BYTES, "big") + mac

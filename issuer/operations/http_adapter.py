@@ -184,9 +184,10 @@ class HttpAdapter:
 
     def _pinned_addresses(self, order: Order) -> list[str]:
         """Return the bound addresses, after the rest of the bound destination was compared with ours."""
-        addresses = order.preparation.destination.get("addresses")
-        if self.still_holds(order.request, order.preparation) is not None or type(addresses) is not list:
+        if self.still_holds(order.request, order.preparation) is not None:
             raise NotDispatchedError("destination_changed")
+        pinned = order.preparation.destination.get("addresses")
+        addresses = list(pinned) if isinstance(pinned, list | tuple) else []
         # A name in this place would be resolved by the connect below, which is what pinning forbids.
         if not addresses or not all(type(address) is str and is_address(address) for address in addresses):
             raise NotDispatchedError("destination_changed")

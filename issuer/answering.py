@@ -1,0 +1,114 @@
+"""From what happened to the one answer, and from faults to their codes: the same on every surface (SUR-01, SUR-02).
+
+Faults before anything was sent say so. A fault after an admission was committed is `outcome_unknown`, whatever it
+was; the commands see to that before they come here.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from audit import AuditUnavailable
+from issuer.clock import instant_text
+from issuer.house import House
+from issuer.sealing import (
+    KeysUnavailable,
+    KeyUnusable,
+    ProtectedContentTooLarge,
+    ProtectedStoreFull,
+    ProtectedStoreUnavailable,
+)
+from issuer.wire import Answer
+from issuer.wire.codes import CODES
+from ledger.errors import (
+    CommitUncertain,
+    Fault,
+    LedgerCorrupt,
+    LedgerUnavailable,
+    Malformed,
+    SpanNotRecorded,
+)
+from ledger.model import Effect
+from ledger.refusals import Refusal, RefusalCode
+
+_FAULT_CODES: Final[Mapping[type[Fault], str]] = {
+    Malformed: str(RefusalCode.MALFORMED),
+    LedgerUnavailable: str(RefusalCode.LEDGER_UNAVAILABLE),
+    LedgerCorrupt: str(RefusalCode.LEDGER_UNAVAILABLE),
+    SpanNotRecorded: str(RefusalCode.AUDIT_UNAVAILABLE),
+    AuditUnavailable: str(RefusalCode.AUDIT_UNAVAILABLE),
+    CommitUncertain: str(RefusalCode.OUTCOME_UNKNOWN),
+    KeysUnavailable: str(RefusalCode.KEYS_UNAVAILABLE),
+    KeyUnusable: str(RefusalCode.KEYS_UNAVAILABLE),
+    ProtectedStoreFull: str(RefusalCode.LEDGER_FULL),
+    ProtectedContentTooLarge: str(RefusalCode.MALFORMED),
+    ProtectedStoreUnavailable: str(RefusalCode.LEDGER_UNAVAILABLE),
+}
+
+
+def code_of_fault(fault: Fault) -> str:
+    """Return the code that tells a caller about a fault; one that no table names is ours."""
+    if isinstance(fault, LedgerUnavailable) and fault.reason == "clock_behind":
+        return str(RefusalCode.CLOCK_UNTRUSTED)
+    return next((_FAULT_CODES[kind] for kind in type(fault).__mro__ if kind in _FAULT_CODES), "fault")
+
+
+def about(
+    house: House,
+    code: str,
+    effect: Effect | None = None,
+    *,
+    say: str = "",
+    more: Mapping[str, object] | None = None,
+) -> Answer:
+    """Return the answer with `code` about `effect`."""
+    if effect is None:
+        return Answer(issuer=house.issuer, code=code, mode=house.mode, say=say, more=more or {})
+    return Answer(
+        issuer=house.issuer,
+        code=code,
+        mode=house.mode,
+        effect=effect.effect_id,
+        state=str(effect.state),
+        operation=effect.operation,
+        resource=f'{effect.resource_type}::"{effect.resource_id}"',
+        cost={str(unit): amount for unit, amount in effect.cost.items()},
+        expires=instant_text(effect.expires_ms),
+        say=say,
+        more=more or {},
+    )
+
+
+def say_of(code: str) -> str:
+    """Return the fixed sentence of a code."""
+    return CODES[code].say
+
+
+def refusal_say(refusal: Refusal, say: str = "") -> str:
+    """Return the sentence of a no: the owner's or step's own, else the code's with the field or level named."""
+    if say:
+        return say
+    sentence = CODES[str(refusal.code)].say
+    named = [f"{what}: {name}" for what, name in (("field", refusal.field), ("level", refusal.level)) if name]
+    return f"{sentence} ({', '.join(named)})" if named else sentence
+
+
+def refused(house: House, refusal: Refusal, effect: Effect | None = None, *, say: str = "") -> Answer:
+    """Return the answer of a no; `field` and `level` stand beside it where there are some."""
+    named = {name: value for name, value in (("field", refusal.field), ("level", refusal.level)) if value}
+    return about(house, str(refusal.code), effect, say=refusal_say(refusal, say), more=named)
+
+
+def faulted(house: House, fault: Fault, effect: Effect | None = None) -> Answer:
+    """Return the answer of a fault: its code, and its own sentence where that is the caller's or the world's."""
+    code = code_of_fault(fault)
+    more: dict[str, object] = {}
+    if isinstance(fault, Malformed):
+        more = {"field": fault.field, "reason": fault.code} if fault.field else {"reason": fault.code}
+    else:
+        reason = getattr(fault, "reason", None)
+        if reason is not None:
+            more = {"reason": str(reason)}
+    say = "" if code == "fault" else f"{fault.message.rstrip('.')}."
+    if code in {str(RefusalCode.LEDGER_UNAVAILABLE), str(RefusalCode.AUDIT_UNAVAILABLE)}:
+        say = f"{say} Nothing was sent."
+    return about(house, code, effect, say=say, more=more)

@@ -1,0 +1,191 @@
+"""The Python API: the same commands as on the command line, as methods of `Issuer` (SUR-01).
+
+A no is an answer, never an exception; what is raised is a fault in setting up. One `Issuer` may be shared between
+threads, and must be opened anew in a forked child.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from audit import Sink
+from issuer import commands
+from issuer.caller import Caller, local_caller
+from issuer.clock import now_ms
+from issuer.commands.tasks import NewTask
+from issuer.flow.prepare import Ask
+from issuer.flow.reference import Restated
+from issuer.house import House
+from issuer.wire import Answer
+from issuer.wiring import open_house, span_recorder
+from ledger.errors import Fault
+from ledger.model import InstantMs, LedgerId
+from ledger.port import SpanRecorder
+
+
+class Issuer:
+    """One open issuer and the account that calls it."""
+
+    def __init__(self, house: House, caller: Caller) -> None:
+        """Use `Issuer.open`."""
+        self._house = house
+        self._caller = caller
+
+    @classmethod
+    def open(
+        cls,
+        profile: str | Path,
+        *,
+        clock: Callable[[], InstantMs] = now_ms,
+        recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
+        observe: Callable[[str], None] = lambda _step: None,
+        further_sinks: Sequence[Sink] = (),
+    ) -> Self:
+        """Open the issuer whose profile is at `profile`.
+
+        `clock`, `recorder`, `observe` and `further_sinks` are for embedding hosts and tests: the time in
+        milliseconds, the maker of spans, who is told each numbered step, and sinks beside the profile's own.
+
+        Raises:
+            ProfileRefused, BundleRefused, EngineUnfit, SetupError, Fault: it cannot be used; nothing was changed.
+        """
+        house = open_house(
+            Path(profile), clock=clock, recorder=recorder, observe=observe, further_sinks=further_sinks
+        )
+        return cls(house, local_caller(house.profile.people))
+
+    @property
+    def name(self) -> str:
+        """The issuer's name and the first digits of its ledger id."""
+        return self._house.issuer
+
+    def task_open(
+        self,
+        name: str,
+        *,
+        budget: Mapping[str, int | str],
+        expires_ms: InstantMs,
+        parent: str | None = None,
+        subject: str | None = None,
+        actors: Sequence[str] = (),
+    ) -> Answer:
+        """Open a task; `budget` per unit is a whole amount or `inherit`."""
+        ask = NewTask(
+            name=name,
+            parent=parent,
+            subject=subject,
+            actors=tuple(actors),
+            budget=budget,
+            expires_ms=expires_ms,
+        )
+        return commands.task_open(self._house, self._caller, ask)
+
+    def task_show(self, name: str) -> Answer:
+        """Show one task with its budget."""
+        return commands.task_show(self._house, self._caller, name)
+
+    def task_list(self) -> Answer:
+        """List every task."""
+        return commands.task_list(self._house, self._caller)
+
+    def task_close(self, name: str) -> Answer:
+        """Close a task."""
+        return commands.task_close(self._house, self._caller, name)
+
+    def task_grant(self, name: str, *, budget: Mapping[str, int]) -> Answer:
+        """Add to a task's own ceilings."""
+        return commands.task_grant(self._house, self._caller, name, budget)
+
+    def request(
+        self,
+        operation: str,
+        payload: bytes | Mapping[str, object],
+        *,
+        task: str,
+        actor: str,
+        subject: str | None = None,
+        request_key: str | None = None,
+        hold: bool = False,
+    ) -> Answer:
+        """Ask for a permit for a new effect; with `hold`, prepare and show only. Nothing is sent."""
+        ask = Ask(
+            operation=operation,
+            task=task,
+            actor=actor,
+            subject=subject,
+            payload=payload,
+            request_key=request_key,
+        )
+        return commands.request(self._house, self._caller, ask, hold=hold)
+
+    def request_held(self, effect: str) -> Answer:
+        """Take a held effect further."""
+        return commands.request_held(self._house, self._caller, effect)
+
+    def commit(
+        self,
+        effect: str,
+        *,
+        payload: bytes | Mapping[str, object] | None = None,
+        task: str | None = None,
+        actor: str | None = None,
+    ) -> Answer:
+        """Send a permitted effect, once. What is restated must be what was prepared."""
+        restated = Restated(payload=payload, task=task, actor=actor)
+        return commands.commit(self._house, self._caller, effect, restated)
+
+    def dispatch(self, effect: str, argv: Sequence[str]) -> Answer:
+        """Run the host's own command for a permitted effect, once."""
+        return commands.dispatch_child(self._house, self._caller, effect, argv)
+
+    def admit(self, effect: str) -> Answer:
+        """Admit an effect that a host outside sends; the answer carries its claim, once."""
+        return commands.admit_host(self._house, self._caller, effect)
+
+    def report(
+        self, effect: str, claim: str, *, succeeded: bool, cost: Mapping[str, int] | None = None
+    ) -> Answer:
+        """Report what became of an admitted effect, with its claim."""
+        return commands.report(self._house, self._caller, effect, claim, succeeded=succeeded, cost=cost)
+
+    def show(self, effect: str) -> Answer:
+        """Show one effect."""
+        return commands.show(self._house, self._caller, effect)
+
+    def list(self, states: Sequence[str] = ()) -> Answer:
+        """List effects, in `states` where some are named."""
+        return commands.list_effects(self._house, self._caller, states)
+
+    def timeline(self, effect: str) -> Answer:
+        """Show the whole story of one effect."""
+        return commands.timeline_of(self._house, self._caller, effect)
+
+    def close(self) -> None:
+        """Let go of everything. Admissions of this process that are still open become `unknown` for others."""
+        house = self._house
+        house.instance.close(keep_file=_has_open_claims(house))
+        house.delivery.close()
+        house.ledger.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+def _has_open_claims(house: House) -> bool:
+    """Say whether an admission of this process is still open; when that cannot be read, act as if one were."""
+    try:
+        claims = house.ledger.read(lambda view: view.claims_open())
+    except Fault:
+        return True
+    return any(claim.instance == house.instance.name for claim in claims)

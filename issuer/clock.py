@@ -1,0 +1,77 @@
+"""The only place that asks the machine for the time, and the owner's zone for policies.
+
+Rules: PER-03 (UTC, read after the lock), POL-02 (the clock of policies is in the owner's zone), EFF-05 (a time
+without an offset is refused). Everything else takes an instant as an argument.
+"""
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from ledger.errors import Malformed
+from ledger.model import InstantMs
+
+MS_PER_SECOND: Final = 1000
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)\Z", re.ASCII)
+
+
+def now_ms() -> InstantMs:
+    """Return this instant in milliseconds since 1970-01-01T00:00:00Z."""
+    return InstantMs(time.time_ns() // 1_000_000)
+
+
+def monotonic_ms() -> int:
+    """Return milliseconds of a clock that never jumps, for waits only; its zero means nothing."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def instant_text(instant: int) -> str:
+    """Return an instant as RFC 3339 in UTC with milliseconds, e.g. `2026-12-01T09:00:00.000Z`."""
+    moment = datetime.fromtimestamp(instant // MS_PER_SECOND, tz=UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{instant % MS_PER_SECOND:03d}Z"
+
+
+def parse_instant(text: str, field: str) -> InstantMs:
+    """Return the instant that an RFC 3339 text with an offset names; parts of a millisecond are cut off.
+
+    Raises:
+        Malformed: `not_a_time`, also where the offset is missing (EFF-05).
+    """
+    try:
+        moment = datetime.fromisoformat(text) if _INSTANT.match(text) else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        message = f"{field} must be a time with an offset, such as 2026-12-01T18:00:00+01:00"
+        raise Malformed("not_a_time", field, message)
+    whole = moment.astimezone(UTC)
+    seconds = int((whole.replace(microsecond=0) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
+    return InstantMs(seconds * MS_PER_SECOND + whole.microsecond // MS_PER_SECOND)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalTime:
+    """An instant as the owner's wall clock shows it.
+
+    Attributes:
+        day: the calendar date, `2026-12-01`; per-day bounds count under it (POL-03).
+        minute_of_day: 0..1439.
+        weekday: 1 (Monday) .. 7.
+    """
+
+    day: str
+    minute_of_day: int
+    weekday: int
+
+
+def local_time(instant: InstantMs, timezone: str) -> LocalTime:
+    """Return how the wall clock of the owner's zone shows `instant`."""
+    moment = datetime.fromtimestamp(instant / MS_PER_SECOND, tz=ZoneInfo(timezone))
+    return LocalTime(
+        day=f"{moment:%Y-%m-%d}",
+        minute_of_day=moment.hour * 60 + moment.minute,
+        weekday=moment.isoweekday(),
+    )

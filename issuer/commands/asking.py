@@ -1,0 +1,188 @@
+"""`request`: prepare an effect and ask for its permit; with `hold`, prepare and show only.
+
+Prepare, decide and issue are one call and one transaction under a policy that issues by itself (EFF-06); nothing is
+sent. The same request key and content give the same effect (EFF-11).
+"""
+
+from dataclasses import dataclass, replace
+
+from issuer import answering
+from issuer.caller import Caller
+from issuer.commands.edge import at_the_edge
+from issuer.flow import spans
+from issuer.flow.issue import Issued, issue
+from issuer.flow.prepare import Ask, Draft, differing_field, drafted_effect, prepare
+from issuer.flow.reference import bound_operation, find_effect, open_binding, refuse_target
+from issuer.flow.refusing import RefusedError
+from issuer.house import House
+from issuer.ids import random_bytes
+from issuer.sealing import NONCE_BYTES
+from issuer.wire import Answer, code_of
+from ledger.budgets import refuse_cost
+from ledger.changes import EffectPrepared, Step
+from ledger.errors import Broken
+from ledger.model import Effect, InstantMs
+from ledger.port import Committed, Verdict, View
+from ledger.refusals import RefusalCode
+from ledger.rules import refuse_actor, refuse_expiry, refuse_path
+from ledger.states import EffectState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Requested:
+    """What a request's transaction made or found, and the owner's sentence where a policy spoke."""
+
+    effect: Effect | None
+    say: str = ""
+
+
+def request(house: House, caller: Caller, ask: Ask, *, hold: bool = False) -> Answer:
+    """Ask for a permit for a new effect, or find the one that this request key already stands for."""
+    return at_the_edge(house, caller, "request", lambda: _requested(house, caller, ask, hold=hold))
+
+
+def _requested(house: House, caller: Caller, ask: Ask, *, hold: bool) -> Answer:
+    draft = prepare(house, caller, ask)
+    known = _known(house, caller, draft)
+    if known is not None:
+        return _again(house, caller, draft, known)
+    house.delivery.probe()
+    if draft.pinned.has_protected:
+        nonce = random_bytes(NONCE_BYTES)
+        house.protected.put(draft.effect_id, draft.pinned.protected_content(), nonce)
+    committed = house.ledger.transact(
+        lambda view, now: _created(house, caller, draft, view, now, hold=hold),
+    )
+    effect = committed.value.effect
+    if draft.pinned.has_protected and (effect is None or effect.effect_id != draft.effect_id):
+        house.protected.erase(draft.effect_id)
+    if effect is not None and effect.effect_id != draft.effect_id:
+        return _again(house, caller, draft, effect)
+    return _answer(house, committed)
+
+
+def _known(house: House, caller: Caller, draft: Draft) -> Effect | None:
+    """Return the effect that this request key stands for, if there is one."""
+
+    def look(view: View) -> Effect | None:
+        task = view.task_named(draft.ask.task)
+        return None if task is None else view.effect_for_key(caller.name, task.task_id, draft.request_key)
+
+    return house.ledger.read(look)
+
+
+def _again(house: House, caller: Caller, draft: Draft, known: Effect) -> Answer:
+    """Answer a repeated request: the same effect, or the field that differs (EFF-11)."""
+    field = differing_field(known.request, draft.request)
+    if field is not None:
+        raise RefusedError(RefusalCode.REQUEST_KEY_REUSED, field=field.removeprefix("payload."))
+    return _standing(house, known)
+
+
+def _standing(house: House, effect: Effect) -> Answer:
+    """Answer where a known effect stands, with its permit's own expiry."""
+    permit = house.ledger.read(lambda view: view.permit(effect.effect_id))
+    shown = effect if permit is None else replace(effect, expires_ms=permit.expires_ms)
+    return answering.about(house, code_of(effect.state), shown)
+
+
+def _created(
+    house: House,
+    caller: Caller,
+    draft: Draft,
+    view: View,
+    now: InstantMs,
+    *,
+    hold: bool,
+) -> Verdict[_Requested]:
+    task = view.task_named(draft.ask.task)
+    path = () if task is None else view.path(task.task_id)
+    if task is not None:
+        known = view.effect_for_key(caller.name, task.task_id, draft.request_key)
+        if known is not None:  # another process was faster with the same key
+            return Verdict(value=_Requested(effect=known))
+    no = (
+        refuse_path(path, now)
+        or refuse_actor(path, draft.ask.actor, draft.subject)
+        or refuse_cost(path, draft.cost)
+    )
+    if no is not None:
+        step = Step(transition=spans.refused(house, caller, "request", no))
+        return Verdict(value=_Requested(effect=None), refusal=no, steps=(step,))
+    effect = drafted_effect(house, caller, draft, path, now)
+    prepared = Step(
+        transition=spans.moved(
+            house,
+            caller,
+            effect,
+            EffectState.PREPARED,
+            cost=spans.amounts(effect.cost),
+            expires__ms=effect.expires_ms,
+        ),
+        changes=(EffectPrepared(effect=effect),),
+    )
+    if hold:
+        return Verdict(value=_Requested(effect=effect), steps=(prepared,))
+    issued = issue(house, caller, draft.pinned, effect, path, view, now, stored=False)
+    return _issued(effect, issued, before=(prepared,))
+
+
+def _issued(effect: Effect, issued: Issued, *, before: tuple[Step, ...] = ()) -> Verdict[_Requested]:
+    moved = replace(effect, state=issued.state, expires_ms=issued.expires_ms or effect.expires_ms)
+    return Verdict(
+        value=_Requested(effect=moved, say=issued.say),
+        refusal=issued.refusal,
+        steps=(*before, *issued.steps),
+    )
+
+
+def _answer(house: House, committed: Committed[_Requested]) -> Answer:
+    requested = committed.value
+    if committed.refusal is not None:
+        return answering.refused(house, committed.refusal, requested.effect, say=requested.say)
+    if requested.effect is None:
+        raise Broken("a request ended with neither an effect nor a refusal")
+    return answering.about(house, code_of(requested.effect.state), requested.effect)
+
+
+def request_held(house: House, caller: Caller, reference: str) -> Answer:
+    """Take a held effect further: decide and issue."""
+    found: list[Effect] = []
+
+    def run() -> Answer:
+        effect = find_effect(house, caller, reference)
+        if effect is None:
+            raise RefusedError(RefusalCode.NOT_FOUND)
+        found.append(effect)
+        return _held(house, caller, effect)
+
+    return at_the_edge(house, caller, "request", run, found)
+
+
+def _held(house: House, caller: Caller, effect: Effect) -> Answer:
+    if effect.state is not EffectState.PREPARED:
+        return _standing(house, effect)
+    operation = bound_operation(house, effect)
+    pinned = open_binding(house, effect, operation)
+    changed = refuse_target(house, pinned)
+    house.delivery.probe()
+
+    def decide(view: View, now: InstantMs) -> Verdict[_Requested]:
+        current = view.effect(effect.effect_id)
+        if current is None:
+            raise Broken("an effect that was read is gone")
+        if current.state is not EffectState.PREPARED:  # another process was faster
+            return Verdict(value=_Requested(effect=current))
+        path = view.path(current.task_id)
+        no = (
+            refuse_path(path, now)
+            or refuse_expiry(current, now)
+            or changed
+            or refuse_cost(path, current.cost)
+        )
+        if no is not None:
+            step = Step(transition=spans.refused(house, caller, "request", no, effect=current))
+            return Verdict(value=_Requested(effect=current), refusal=no, steps=(step,))
+        return _issued(current, issue(house, caller, pinned, current, path, view, now, stored=True))
+
+    return _answer(house, house.ledger.transact(decide))

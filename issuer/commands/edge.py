@@ -1,0 +1,77 @@
+"""The edge of every command: each no is on record and answered, each fault has its code (AUD-01, SUR-02).
+
+A refusal from before a transaction gets its own committed span here, once caller and operation are known.
+"""
+
+from collections.abc import Callable, Sequence
+
+from issuer import answering
+from issuer.caller import Caller
+from issuer.flow import spans
+from issuer.flow.refusing import RefusedError
+from issuer.house import House
+from issuer.wire import Answer
+from ledger.changes import Step
+from ledger.errors import Fault, Malformed
+from ledger.model import Effect, InstantMs
+from ledger.port import Verdict, View
+from ledger.refusals import Refusal, RefusalCode
+
+
+def record_refusal(
+    house: House, caller: Caller, command: str, refusal: Refusal, effect: Effect | None
+) -> None:
+    """Commit the span of a no that no transaction of its own could carry.
+
+    Raises:
+        Fault: as `ledger.port.Ledger.transact`; the no stands all the same.
+    """
+    step = Step(transition=spans.refused(house, caller, command, refusal, effect=effect))
+
+    def decide(_view: View, _now: InstantMs) -> Verdict[None]:
+        return Verdict(value=None, steps=(step,))
+
+    house.ledger.transact(decide)
+
+
+def at_the_edge(
+    house: House,
+    caller: Caller,
+    command: str,
+    run: Callable[[], Answer],
+    found: Sequence[Effect] = (),
+) -> Answer:
+    """Run a command and answer, whatever happens; only what is not ours to name goes on as an exception.
+
+    `found` is filled by `run` once it knows which effect the command is about.
+    """
+    try:
+        return run()
+    except RefusedError as no:
+        return _recorded(house, caller, command, no.refusal, no.say, found)
+    except Malformed as fault:
+        refusal = Refusal(code=RefusalCode.MALFORMED, field=fault.field)
+        recorded = _recorded(house, caller, command, refusal, "", found)
+        return (
+            recorded
+            if recorded.code != str(RefusalCode.MALFORMED)
+            else answering.faulted(house, fault, found[-1] if found else None)
+        )
+    except Fault as fault:
+        return answering.faulted(house, fault, found[-1] if found else None)
+
+
+def _recorded(
+    house: House,
+    caller: Caller,
+    command: str,
+    refusal: Refusal,
+    say: str,
+    found: Sequence[Effect],
+) -> Answer:
+    effect = found[-1] if found else None
+    try:
+        record_refusal(house, caller, command, refusal, effect)
+    except Fault as fault:
+        return answering.faulted(house, fault, effect)
+    return answering.refused(house, refusal, effect, say=say)

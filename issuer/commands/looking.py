@@ -1,0 +1,164 @@
+"""`show`, `list` and `audit timeline`: reading, which turns overdue admissions into `unknown` on the way (ADM-07).
+
+Reading never waits for a sink and never sends. A read that cannot sweep (a ledger that cannot be written) still
+shows what is on record.
+"""
+
+from collections.abc import Sequence
+
+from audit import TimelineEntry, readable_line, timeline
+from issuer import answering
+from issuer.caller import Caller
+from issuer.clock import instant_text
+from issuer.commands.edge import at_the_edge
+from issuer.commands.standing import standing_code
+from issuer.flow.orphans import sweep
+from issuer.flow.reference import find_effect
+from issuer.flow.refusing import RefusedError
+from issuer.house import House
+from issuer.wire import Answer, code_of
+from ledger.errors import Fault, Malformed
+from ledger.model import Effect
+from ledger.port import View
+from ledger.refusals import RefusalCode
+from ledger.states import EffectState
+
+
+def swept(house: House, caller: Caller) -> str | None:
+    """Sweep, or return why that could not be done; reading goes on either way (LED-04)."""
+    try:
+        sweep(house, caller)
+    except Fault as fault:
+        return answering.code_of_fault(fault)
+    return None
+
+
+def show(house: House, caller: Caller, reference: str) -> Answer:
+    """Show one effect with everything on record about it (EFF-09)."""
+
+    def run() -> Answer:
+        problem = swept(house, caller)
+        effect = find_effect(house, caller, reference)
+        if effect is None:
+            raise RefusedError(RefusalCode.NOT_FOUND)
+        record = house.ledger.read(lambda view: _record(view, effect))
+        if problem is not None:
+            record["not_swept"] = problem
+        code = standing_code(house, effect)
+        return answering.about(house, "found", effect, say=answering.say_of(code), more={"record": record})
+
+    return at_the_edge(house, caller, "show", run)
+
+
+def _record(view: View, effect: Effect) -> dict[str, object]:
+    permit, claim = view.permit(effect.effect_id), view.claim(effect.effect_id)
+    names = {node.task.task_id: node.task.name for node in view.path(effect.task_id)}
+    return {
+        "actor": effect.actor,
+        "subject": effect.subject,
+        "task": names.get(effect.task_id),
+        "class": effect.action_class,
+        "caller": effect.caller,
+        "binding_digest": effect.binding_digest.hex(),
+        "prepared": instant_text(effect.prepared_ms),
+        "permit": None
+        if permit is None
+        else {
+            "id": permit.permit_id,
+            "tier": str(permit.tier),
+            "issued": instant_text(permit.issued_ms),
+            "expires": instant_text(permit.expires_ms),
+            "caps": {name: instant_text(cap) for name, cap in permit.caps.items()},
+        },
+        "claim": None
+        if claim is None
+        else {
+            "instance": claim.instance,
+            "admitted": instant_text(claim.admitted_ms),
+            "deadline": instant_text(claim.deadline_ms),
+        },
+        "reserved": [
+            {"task": names.get(task_id, task_id), "unit": unit, "amount": amount}
+            for (task_id, unit), amount in view.reserved(effect.effect_id).items()
+        ],
+        "evidence": [
+            {
+                "class": str(item.evidence_class),
+                "source": item.source,
+                "proves": item.proves,
+                "reference": item.reference,
+                "late": item.late,
+                "at": instant_text(item.at_ms),
+            }
+            for item in view.evidence(effect.effect_id)
+        ],
+        "sequence": effect.sequence,
+    }
+
+
+def _states(words: Sequence[str]) -> tuple[EffectState, ...]:
+    try:
+        return tuple(EffectState(word) for word in words)
+    except ValueError:
+        known = ", ".join(EffectState)
+        raise Malformed("not_one_of", "state", f"a state is one of {known}") from None
+
+
+def list_effects(house: House, caller: Caller, states: Sequence[str] = ()) -> Answer:
+    """List this caller's effects, in `states` where some are named, oldest first."""
+
+    def run() -> Answer:
+        wanted = _states(states)
+        problem = swept(house, caller)
+        effects = house.ledger.read(lambda view: view.effects(states=wanted))
+        rows = [
+            {
+                "effect": effect.effect_id,
+                "state": str(effect.state),
+                "code": code_of(effect.state),
+                "operation": effect.operation,
+                "resource": f'{effect.resource_type}::"{effect.resource_id}"',
+                "cost": {str(unit): amount for unit, amount in effect.cost.items()},
+                "prepared": instant_text(effect.prepared_ms),
+            }
+            for effect in effects
+            if effect.caller == caller.name
+        ]
+        more: dict[str, object] = {"effects": rows}
+        if problem is not None:
+            more["not_swept"] = problem
+        return answering.about(house, "found", more=more)
+
+    return at_the_edge(house, caller, "list", run)
+
+
+def timeline_of(house: House, caller: Caller, reference: str) -> Answer:
+    """Show the whole story of one effect, span by span (AUD-05)."""
+
+    def run() -> Answer:
+        swept(house, caller)
+        effect = find_effect(house, caller, reference)
+        if effect is None:
+            raise RefusedError(RefusalCode.NOT_FOUND)
+        entries = house.ledger.read(lambda view: timeline(view, effect.effect_id))
+        more: dict[str, object] = {
+            "timeline": [_entry(entry) for entry in entries],
+            "lines": [readable_line(entry) for entry in entries],
+        }
+        return answering.about(house, "found", effect, more=more)
+
+    return at_the_edge(house, caller, "audit-timeline", run)
+
+
+def _entry(entry: TimelineEntry) -> dict[str, object]:
+    return {
+        "sequence": entry.sequence,
+        "at": instant_text(entry.at_ms),
+        "name": entry.name,
+        "from": entry.state_from,
+        "to": entry.state_to,
+        "attributes": {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in entry.attributes.items()
+        },
+    }

@@ -1,0 +1,33 @@
+"""Where an effect stands, as an answer (REP-01).
+
+A settled effect is reported as such only once every required sink has its outcome (AUD-02); asking again is what
+lets a sink catch up, and sends nothing.
+"""
+
+from typing import Final
+
+from issuer import answering
+from issuer.flow.dispatch import confirmed
+from issuer.house import House
+from issuer.wire import Answer, code_of
+from ledger.model import Effect, EvidenceClass
+from ledger.refusals import RefusalCode
+from ledger.states import EffectState
+
+SETTLED: Final = frozenset({EffectState.SUCCEEDED, EffectState.FAILED, EffectState.NO_EFFECT})
+
+
+def standing_code(house: House, effect: Effect) -> str:
+    """Return the code for where an effect stands; `no_effect` without a service's word is `not_dispatched`."""
+    if effect.state is EffectState.NO_EFFECT:
+        evidence = house.ledger.read(lambda view: view.evidence(effect.effect_id))
+        if evidence and evidence[-1].evidence_class is EvidenceClass.NOT_SENT:
+            return "not_dispatched"
+    return code_of(effect.state)
+
+
+def settled_answer(house: House, effect: Effect) -> Answer:
+    """Answer a settled effect, or `audit_pending` while a required sink lacks its outcome."""
+    if not confirmed(house, effect.sequence):
+        return answering.about(house, str(RefusalCode.AUDIT_PENDING), effect)
+    return answering.about(house, standing_code(house, effect), effect)

@@ -1,0 +1,266 @@
+"""Step 4 of 8: admit. The one transaction that spends the permit, records the intent and holds the money.
+
+Rules: ADM-01 (what is checked), ADM-02 (all or nothing), ADM-04 (exactly one winner), POL-05 (permission is asked
+again), EFF-07 (nothing is widened to a changed target), LED-06. Under the lock, in order:
+  1. where the effect stands; an orphaned admission ends here   2. its permit: there, unused, in time, and no
+  admission of it in the trail   3. the seal opens   4. the task and its ancestors   5. the object's preconditions,
+  looked at just before   6. policy, again   7. the budget at every level   8. consume, claim, reserve, span.
+Next: step 5, `issuer.flow.dispatch`, which only the winner reaches.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from issuer.caller import Caller
+from issuer.flow import spans
+from issuer.flow.binding import Pinned
+from issuer.flow.decide import decide, decision_attributes
+from issuer.flow.orphans import gone_senders, orphaned_step
+from issuer.house import House
+from issuer.ids import new_claim
+from issuer.sealing import SealBroken, open_permit
+from ledger.budgets import refuse_cost, reserved_lines
+from ledger.changes import CostReserved, DecisionRecorded, EffectMoved, PermitUsed, Step
+from ledger.errors import Broken
+from ledger.model import Claim, Effect, InstantMs, PathNode, Permit, Tier
+from ledger.port import Committed, Verdict, View
+from ledger.refusals import Refusal, RefusalCode
+from ledger.rules import refuse_path, refuse_permit, refuse_state
+from ledger.states import EffectState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """The one caller that may act on an admission (ADM-04, ADM-07).
+
+    Attributes:
+        secret: what it reports with; only its hash is stored.
+        instance: the process that holds the claim; empty where a host outside holds it.
+    """
+
+    secret: str
+    instance: str
+    boot: str
+
+    @property
+    def claim_hash(self) -> bytes:
+        """What the ledger stores of the secret."""
+        return claim_hash(self.secret)
+
+
+def claim_hash(secret: str) -> bytes:
+    """Return what the ledger stores of a claim's secret."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def winner_here(house: House) -> Winner:
+    """Return a claim for this process: its end is provable by its lock."""
+    return Winner(secret=new_claim(), instance=house.instance.name, boot=house.instance.boot)
+
+
+def winner_outside() -> Winner:
+    """Return a claim for a host outside: only its deadline tells that it is over."""
+    return Winner(secret=new_claim(), instance="", boot="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """What admission found or made of an effect.
+
+    Attributes:
+        effect: as it stands after the transaction.
+        claim: the winner's; None where this caller did not win.
+        say: the owner's sentence where a policy refused.
+    """
+
+    effect: Effect
+    claim: Claim | None = None
+    say: str = ""
+
+
+def admit(
+    house: House,
+    caller: Caller,
+    effect: Effect,
+    pinned: Pinned,
+    winner: Winner,
+    target: Refusal | None,
+    command: str,
+) -> Committed[Admitted]:
+    """Admit `effect` for `winner`, or say why not; a no leaves permit and budget untouched, and is on record.
+
+    `target` is what the last look at the object said (rule 5).
+
+    Raises:
+        Fault: as `ledger.port.Ledger.transact`.
+    """
+    known = house.ledger.read(lambda view: view.claim(effect.effect_id))
+    gone = gone_senders(house, () if known is None else (known,))
+
+    def decide_under_lock(view: View, now: InstantMs) -> Verdict[Admitted]:
+        current = view.effect(effect.effect_id)
+        if current is None:
+            raise Broken("an effect that was read is gone")
+        is_gone = current.effect_id in gone
+        orphaned = orphaned_step(
+            house, caller, current, view.claim(current.effect_id), now, sender_is_gone=is_gone
+        )
+        if orphaned is not None:  # 1
+            no = Refusal(code=RefusalCode.OUTCOME_UNKNOWN)
+            return Verdict(value=Admitted(effect=current), refusal=no, steps=(orphaned,))
+        path = view.path(current.task_id)
+        no_yet = _refuse_before_policy(house, view, current, path, target, now)
+        if no_yet is not None:
+            return _refused(house, caller, current, no_yet, command)
+        return _decided(house, caller, pinned, current, path, view, winner, now, command)
+
+    return house.ledger.transact(decide_under_lock)
+
+
+def _refuse_before_policy(
+    house: House,
+    view: View,
+    effect: Effect,
+    path: tuple[PathNode, ...],
+    target: Refusal | None,
+    now: InstantMs,
+) -> Refusal | None:
+    permit = view.permit(effect.effect_id)
+    return (
+        refuse_state(effect)  # 1
+        or refuse_permit(  # 2
+            permit,
+            used=permit is not None and view.is_used(permit.permit_id),
+            in_trail=view.was_admitted(effect.effect_id),
+            now=now,
+        )
+        or _refuse_seal(house, effect, permit)  # 3
+        or refuse_path(path, now)  # 4
+        or target  # 5
+    )
+
+
+def _refuse_seal(house: House, effect: Effect, permit: Permit | None) -> Refusal | None:
+    """Refuse a permit whose seal does not open for exactly this effect, binding and ledger (PER-02)."""
+    broken = Refusal(code=RefusalCode.PERMIT_BROKEN, field="seal")
+    if permit is None:
+        return broken
+    try:
+        claims = open_permit(
+            house.ring,
+            permit.seal,
+            ledger_id=house.ledger.ledger_id,
+            effect_id=effect.effect_id,
+            binding_digest=effect.binding_digest,
+        )
+    except SealBroken:
+        return broken
+    sealed = (
+        claims.permit_id,
+        claims.effect_id,
+        claims.task_id,
+        claims.issued_ms,
+        claims.expires_ms,
+        claims.tier,
+    )
+    stored = (
+        permit.permit_id,
+        effect.effect_id,
+        effect.task_id,
+        permit.issued_ms,
+        permit.expires_ms,
+        str(permit.tier),
+    )
+    if sealed != stored or dict(claims.costs) != dict(effect.cost):
+        return broken
+    return None
+
+
+def _decided(
+    house: House,
+    caller: Caller,
+    pinned: Pinned,
+    effect: Effect,
+    path: tuple[PathNode, ...],
+    view: View,
+    winner: Winner,
+    now: InstantMs,
+    command: str,
+) -> Verdict[Admitted]:
+    permit = view.permit(effect.effect_id)
+    if permit is None:
+        raise Broken("a permit that was read is gone")
+    decided = decide(
+        house, pinned, effect, path, view, now, stored=True, taken=permit.tier is Tier.ISSUE
+    )  # 6
+    allowed = decided.decision.issue.allowed or (
+        permit.tier is Tier.APPROVAL and decided.decision.approval.allowed
+    )
+    if not allowed:
+        code = RefusalCode.POLICY_ERROR if decided.decision.code == "policy_error" else RefusalCode.DENIED
+        attributes = decision_attributes(decided.decision)
+        return _refused(
+            house,
+            caller,
+            effect,
+            Refusal(code=code),
+            command,
+            say=decided.decision.say or "",
+            extra=dict(attributes),
+        )
+    no_money = refuse_cost(path, effect.cost)  # 7
+    if no_money is not None:
+        return _refused(house, caller, effect, no_money, command)
+    claim = Claim(  # 8
+        effect_id=effect.effect_id,
+        instance=winner.instance,
+        boot=winner.boot,
+        claim_hash=winner.claim_hash,
+        admitted_ms=now,
+        deadline_ms=InstantMs(now + pinned.operation.deadline_ms),
+    )
+    transition = spans.moved(
+        house,
+        caller,
+        effect,
+        EffectState.ADMITTED,
+        tier=str(permit.tier),
+        cost=spans.amounts(effect.cost),
+        deadline__ms=claim.deadline_ms,
+        reservation=reserved_lines(path, effect.cost),
+        **decision_attributes(decided.decision),
+    )
+    step = Step(
+        transition=transition,
+        changes=(
+            DecisionRecorded(decision=decided.row),
+            PermitUsed(permit=permit, claim=claim),
+            CostReserved(effect_id=effect.effect_id, task_id=effect.task_id, cost=effect.cost),
+            EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.ADMITTED),
+        ),
+    )
+    return Verdict(value=Admitted(effect=effect, claim=claim), steps=(step,))
+
+
+def _refused(
+    house: House,
+    caller: Caller,
+    effect: Effect,
+    refusal: Refusal,
+    command: str,
+    *,
+    say: str = "",
+    extra: dict[str, str | tuple[str, ...]] | None = None,
+) -> Verdict[Admitted]:
+    """Return a no with its span. A permit found expired under the lock ends the effect, which is a move of its own."""
+    if refusal.code is RefusalCode.EXPIRED and effect.state is EffectState.PERMITTED:
+        moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.EXPIRED)
+        expired = Step(
+            transition=spans.moved(house, caller, effect, EffectState.EXPIRED, reason="lifetime_over"),
+            changes=(moved,),
+        )
+        return Verdict(value=Admitted(effect=effect), refusal=refusal, steps=(expired,))
+    transition = spans.refused(house, caller, command, refusal, effect=effect, **(extra or {}))
+    return Verdict(
+        value=Admitted(effect=effect, say=say), refusal=refusal, steps=(Step(transition=transition),)
+    )

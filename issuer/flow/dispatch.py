@@ -1,0 +1,155 @@
+"""Step 5 of 8: dispatch. Only the winner is here, and it sends once.
+
+Rules: ADM-03 (nothing is sent before every required sink has acknowledged the admission), ADM-05 (one more look),
+AUD-02 (a sink that dies in between costs the permit, nothing else), REP-04 and REP-05 (any exception after the
+first byte is `unknown`). In order:
+  1. every required sink acknowledges exactly this sequence   2. one more look: still admitted, in time, task open
+  3. the adapter sends   4. the outcome is recorded, whatever a sink says   5. the sinks acknowledge the outcome.
+A winner that stops before 3 proves that it sent nothing: `no_effect`, budget and slot back, "prepare again".
+Next: step 6, `issuer.flow.settle`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from audit import AuditUnavailable
+from issuer.caller import Caller
+from issuer.clock import now_ms
+from issuer.flow.admit import Winner
+from issuer.flow.binding import Pinned
+from issuer.flow.prepare import request_of
+from issuer.flow.settle import Outcome, from_answer, lost, not_sent, settle
+from issuer.flow.steps import Reached
+from issuer.house import House
+from issuer.operations.contract import Answer, NotDispatchedError, Order
+from ledger.errors import Fault
+from ledger.model import Claim, DurationMs, Effect
+from ledger.refusals import RefusalCode
+from ledger.rules import refuse_path
+from ledger.states import EffectState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatched:
+    """How a dispatch ended, as a code of `issuer.wire.codes`, and the effect as it then stands."""
+
+    code: str
+    effect: Effect
+
+
+Send = Callable[[Order], Outcome]
+"""Sends once and returns what is known; raises `NotDispatchedError` only where nothing left."""
+
+
+def adapter_send(house: House, pinned: Pinned) -> Send:
+    """Return the sending of an operation that the issuer itself sends."""
+
+    def send(order: Order) -> Outcome:
+        answer: Answer = pinned.operation.adapter.dispatch(order)
+        house.observe(Reached.ANSWERED)
+        return from_answer(answer)
+
+    return send
+
+
+def dispatch(
+    house: House,
+    caller: Caller,
+    effect: Effect,
+    pinned: Pinned,
+    winner: Winner,
+    claim: Claim,
+    sequence: int,
+    send: Send,
+) -> Dispatched:
+    """Send an admitted effect once and record what became of it.
+
+    Raises:
+        Fault: the outcome could not be recorded; the effect stays admitted, counts as possibly sent, and turns
+            `unknown` by itself (design, failure table).
+    """
+    outcome, code = _sent(house, caller, effect, pinned, winner, claim, sequence, send)
+    committed = settle(house, caller, effect, winner.claim_hash, outcome, "commit")
+    house.observe(Reached.SETTLED)
+    settled = house.ledger.read(lambda view: view.effect(effect.effect_id)) or committed.value
+    if code is None:
+        code = (
+            str(RefusalCode.OUTCOME_UNKNOWN) if settled.state is EffectState.UNKNOWN else str(settled.state)
+        )
+    if not confirmed(house, committed.sequence) and settled.state in {
+        EffectState.SUCCEEDED,
+        EffectState.FAILED,
+    }:
+        code = str(RefusalCode.AUDIT_PENDING)
+    house.observe(Reached.OUTCOME_ACKNOWLEDGED)
+    return Dispatched(code=code, effect=settled)
+
+
+def confirmed(house: House, sequence: int) -> bool:
+    """Say whether every required sink has everything up to `sequence`; a no is an answer here, never a fault."""
+    try:
+        house.delivery.acknowledge(sequence)
+    except AuditUnavailable:
+        return False
+    return True
+
+
+def _sent(
+    house: House,
+    caller: Caller,
+    effect: Effect,
+    pinned: Pinned,
+    winner: Winner,
+    claim: Claim,
+    sequence: int,
+    send: Send,
+) -> tuple[Outcome, str | None]:
+    """Do 1 to 3; return what is known, and the code where it is not simply the state."""
+    try:
+        house.delivery.acknowledge(sequence)  # 1
+    except AuditUnavailable:
+        return not_sent("audit_unavailable"), str(RefusalCode.PREPARE_AGAIN)
+    house.observe(Reached.ACKNOWLEDGED)
+    reason = _stopped(house, effect, claim)  # 2
+    if reason is not None:
+        return not_sent(reason), str(RefusalCode.PREPARE_AGAIN)
+    house.observe(Reached.LOOKED_AGAIN)
+    order = Order(
+        effect_id=effect.effect_id,
+        request=request_of(house, pinned),
+        preparation=pinned.preparation,
+        deadline_ms=claim.deadline_ms,
+        remaining_ms=DurationMs(max(0, claim.deadline_ms - now_ms())),
+    )
+    try:
+        return send(order), None  # 3
+    except NotDispatchedError as proof:
+        return not_sent(proof.reason), "not_dispatched"
+    except Exception as fault:  # noqa: BLE001 - REP-05: whatever went wrong, it may have been sent
+        return lost(_word(fault)), None
+    except BaseException as fault:
+        # An interrupted caller: the truth is recorded first, then the interruption goes on (AUD-02).
+        settle(house, caller, effect, winner.claim_hash, lost(_word(fault)), "commit")
+        raise
+
+
+def _stopped(house: House, effect: Effect, claim: Claim) -> str | None:
+    """Look once more, without cost, after waiting for the sinks (ADM-05): return why nothing may be sent, or None."""
+    try:
+        current, path = house.ledger.read(
+            lambda view: (view.effect(effect.effect_id), view.path(effect.task_id))
+        )
+    except Fault:
+        return "ledger_unavailable"
+    now = now_ms()
+    if current is None or current.state is not EffectState.ADMITTED:
+        return "no_longer_admitted"
+    if now >= claim.deadline_ms:
+        return "deadline_passed"
+    no = refuse_path(path, now)
+    return None if no is None else str(no.code)
+
+
+def _word(fault: BaseException) -> str:
+    """Return a stable word for an exception: its class, never its text, which may quote anything."""
+    return f"exception:{type(fault).__name__}"[:64]

@@ -1,0 +1,157 @@
+"""Step 3 of 8: issue. The decision becomes a sealed one-use permit, a wait for a person, or a no.
+
+Rules: PER-01 to PER-03, POL-01, POL-03, AUD-01. It runs under the lock that the decision was made under, and writes
+the decision, the permit and what the permit takes from its class in that same transaction.
+Next: step 4, `issuer.flow.admit`.
+"""
+
+from dataclasses import dataclass
+
+from issuer.caller import Caller
+from issuer.flow import spans
+from issuer.flow.binding import Pinned
+from issuer.flow.decide import Decided, decide, decision_attributes
+from issuer.flow.prepare import lifetime_caps
+from issuer.house import House
+from issuer.ids import new_permit_id, random_bytes
+from issuer.sealing import NONCE_BYTES, PermitClaims, seal_permit
+from ledger.changes import DecisionRecorded, EffectMoved, PermitIssued, Step
+from ledger.model import Effect, InstantMs, PathNode, Permit, Tier
+from ledger.port import View
+from ledger.refusals import Refusal, RefusalCode
+from ledger.states import EffectState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issued:
+    """What became of a prepared effect: its new state, the steps to write, and the no where it is one."""
+
+    state: EffectState
+    steps: tuple[Step, ...]
+    refusal: Refusal | None
+    say: str
+    expires_ms: InstantMs | None = None
+
+
+def issue(
+    house: House,
+    caller: Caller,
+    pinned: Pinned,
+    effect: Effect,
+    path: tuple[PathNode, ...],
+    view: View,
+    now: InstantMs,
+    *,
+    stored: bool,
+) -> Issued:
+    """Decide about a prepared effect and return the steps that record it.
+
+    `stored` says that the ledger already has the effect (it was held).
+    """
+    decided = decide(house, pinned, effect, path, view, now, stored=stored, taken=False)
+    match decided.decision.code:
+        case "permit":
+            return _permitted(house, caller, pinned, effect, path, decided, now)
+        case "approval":
+            return _awaiting(house, caller, effect, decided)
+        case "denied" | "policy_error":
+            return _denied(house, caller, effect, decided)
+
+
+def _permitted(
+    house: House,
+    caller: Caller,
+    pinned: Pinned,
+    effect: Effect,
+    path: tuple[PathNode, ...],
+    decided: Decided,
+    now: InstantMs,
+) -> Issued:
+    permit = sealed(house, effect, Tier.ISSUE, lifetime_caps(pinned.operation, path, now), now)
+    transition = spans.moved(
+        house,
+        caller,
+        effect,
+        EffectState.PERMITTED,
+        tier=str(Tier.ISSUE),
+        expires__ms=permit.expires_ms,
+        **decision_attributes(decided.decision),
+    )
+    step = Step(
+        transition=transition,
+        changes=(
+            DecisionRecorded(decision=decided.row),
+            PermitIssued(permit=permit, takes=decided.takes),
+            EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.PERMITTED),
+        ),
+    )
+    return Issued(
+        state=EffectState.PERMITTED, steps=(step,), refusal=None, say="", expires_ms=permit.expires_ms
+    )
+
+
+def sealed(house: House, effect: Effect, tier: Tier, caps: dict[str, int], now: InstantMs) -> Permit:
+    """Return a sealed permit for `effect`: one use, the earliest of all caps, bound to its digest (PER-02, PER-03)."""
+    caps = {**caps, "binding": effect.expires_ms}
+    expires = InstantMs(min(caps.values()))
+    permit_id = new_permit_id()
+    claims = PermitClaims(
+        permit_id=permit_id,
+        effect_id=effect.effect_id,
+        task_id=effect.task_id,
+        issued_ms=now,
+        expires_ms=expires,
+        tier=str(tier),
+        bundle_digest=house.bundle.digest,
+        costs={str(unit): amount for unit, amount in effect.cost.items()},
+    )
+    seal = seal_permit(
+        house.ring,
+        claims,
+        ledger_id=house.ledger.ledger_id,
+        effect_id=effect.effect_id,
+        binding_digest=effect.binding_digest,
+        nonce=random_bytes(NONCE_BYTES),
+    )
+    return Permit(
+        permit_id=permit_id,
+        effect_id=effect.effect_id,
+        seal=seal,
+        tier=tier,
+        issued_ms=now,
+        expires_ms=expires,
+        caps=caps,
+    )
+
+
+def _awaiting(house: House, caller: Caller, effect: Effect, decided: Decided) -> Issued:
+    transition = spans.moved(
+        house,
+        caller,
+        effect,
+        EffectState.AWAITING_APPROVAL,
+        tier=str(Tier.APPROVAL),
+        **decision_attributes(decided.decision),
+    )
+    moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.AWAITING_APPROVAL)
+    step = Step(transition=transition, changes=(DecisionRecorded(decision=decided.row), moved))
+    return Issued(state=EffectState.AWAITING_APPROVAL, steps=(step,), refusal=None, say="")
+
+
+def _denied(house: House, caller: Caller, effect: Effect, decided: Decided) -> Issued:
+    decision = decided.decision
+    refusal = decided.exhausted
+    if decision.code == "policy_error":
+        refusal = Refusal(code=RefusalCode.POLICY_ERROR)
+    refusal = refusal or Refusal(code=RefusalCode.DENIED)
+    transition = spans.moved(
+        house,
+        caller,
+        effect,
+        EffectState.DENIED,
+        refusal=str(refusal.code),
+        **decision_attributes(decision),
+    )
+    moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.DENIED)
+    step = Step(transition=transition, changes=(DecisionRecorded(decision=decided.row), moved))
+    return Issued(state=EffectState.DENIED, steps=(step,), refusal=refusal, say=decision.say or "")

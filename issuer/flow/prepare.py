@@ -1,0 +1,312 @@
+"""Step 1 of 8: prepare. What exactly would happen, to which object, for whom, at what greatest cost?
+
+Rules: EFF-02, EFF-04, EFF-05, EFF-06 (no protected effect), EFF-10, EFF-11, EFF-12, SUR-02.
+Everything slow stands here, before the ledger's lock: strict reading of the payload, the owner's registries, the
+adapter's look at the target, the commitments. Nothing is stored in the ledger and nothing is sent.
+Next: step 2, `issuer.flow.decide`.
+"""
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from issuer.caller import Caller
+from issuer.flow.binding import (
+    SALT_BYTES,
+    Names,
+    Pinned,
+    binding_body,
+    binding_digest,
+    hides_resource,
+    salted_parts,
+)
+from issuer.flow.refusing import RefusedError
+from issuer.house import House
+from issuer.ids import new_effect_id, new_request_key, random_bytes
+from issuer.operations.contract import PreparationRefusedError, Request
+from issuer.operations.payload import UnknownReference, check_payload, chosen_entries, derive_cost
+from issuer.operations.registry import Operation
+from issuer.profile import Profile
+from issuer.profile import unserved as unserved_keys
+from issuer.sealing import Purpose, content_key
+from ledger.canonical import canonical_bytes, parse_strict
+from ledger.errors import Malformed
+from ledger.model import (
+    Effect,
+    EffectId,
+    InstantMs,
+    PathNode,
+    Task,
+    Unit,
+    checked_name,
+    costs,
+    plain,
+)
+from ledger.refusals import RefusalCode
+from ledger.states import EffectState
+
+PAYLOAD_BYTES_MAX: Final = 128 * 1024
+"""Bytes of a payload document: the largest single field (64 KiB) and room for escapes and the rest."""
+
+_RESOURCE_DOMAIN: Final = b"permit-issuer/resource-key/v1\x00"
+_FIELD_DOMAIN: Final = b"permit-issuer/request-field/v1\x00"
+HIDDEN: Final = "hidden:"
+Registries = Mapping[str, Mapping[str, Mapping[str, str]]]
+Values = Mapping[str, str | int | bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a caller asks for, as it said it."""
+
+    operation: str
+    task: str
+    actor: str
+    subject: str | None
+    payload: bytes | Mapping[str, object]
+    request_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A prepared effect that waits for the ledger's lock: everything but the instant and the permit.
+
+    Attributes:
+        request: canonical fingerprint of the ask, a keyed hash per field (EFF-11); no value can be read from it.
+    """
+
+    effect_id: EffectId
+    pinned: Pinned
+    ask: Ask
+    subject: str
+    request_key: str
+    request: bytes
+    cost: Mapping[Unit, int]
+    content_key: bytes
+    resource_key: bytes
+
+    @property
+    def operation(self) -> Operation:
+        """The operation in question."""
+        return self.pinned.operation
+
+
+def find_operation(house: House, name: str) -> Operation:
+    """Return a registered operation that this release serves.
+
+    Raises:
+        RefusedError: unknown to the owner, or declared with something that is not served yet.
+    """
+    operation = house.operations.get(name)
+    if operation is None:
+        raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="operation")
+    refuse_unserved(house.profile, name)
+    return operation
+
+
+def refuse_unserved(profile: Profile, operation: str | None) -> None:
+    """Refuse what the profile says and this release does not serve yet; it is never ignored.
+
+    Raises:
+        RefusedError: `unsupported`, naming the profile's key.
+    """
+    keys = unserved_keys(profile, operation)
+    if keys:
+        raise RefusedError(RefusalCode.UNSUPPORTED, field=keys[0], say=f"Not supported yet: {keys[0]}.")
+
+
+def read_payload(
+    operation: Operation, payload: bytes | Mapping[str, object], registries: Registries
+) -> Values:
+    """Read and check a payload strictly (EFF-05).
+
+    Raises:
+        Malformed: any of the codes of `ledger.canonical` and `issuer.operations.payload`.
+    """
+    document: object = payload
+    if isinstance(payload, bytes):
+        document = parse_strict(payload, bytes_max=PAYLOAD_BYTES_MAX)
+    return check_payload(operation.fields, document, registries)
+
+
+def prepare(house: House, caller: Caller, ask: Ask) -> Draft:
+    """Return the draft of a new effect.
+
+    Raises:
+        RefusedError: the owner has not declared something, or the target cannot be prepared.
+        Malformed: the ask cannot be read as what it should be.
+    """
+    operation = find_operation(house, ask.operation)
+    subject = _known_names(house, ask)
+    ask = replace(ask, subject=subject)
+    key = new_request_key() if ask.request_key is None else checked_name(ask.request_key, "request_key")
+    try:
+        values = read_payload(operation, ask.payload, registry_rows(house.profile))
+    except UnknownReference as fault:
+        raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field=fault.field, say=fault.message) from None
+    pinned = pin(house, operation, values)
+    cost = costs(derive_cost(operation.cost, values))
+    return Draft(
+        effect_id=new_effect_id(),
+        pinned=pinned,
+        ask=ask,
+        subject=subject,
+        request_key=key,
+        request=request_fingerprint(house, ask, values),
+        cost=cost,
+        content_key=_content_key(house, pinned, subject),
+        resource_key=_resource_key(house, operation.resource_type, pinned.resource_id),
+    )
+
+
+def _known_names(house: House, ask: Ask) -> str:
+    """Check the names of an ask and return its subject: the one said, else the task's."""
+    name = checked_name(ask.task, "task")
+    if ask.actor not in house.profile.actors:
+        raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="actor")
+    task = house.ledger.read(lambda view: view.task_named(name))
+    if task is None:
+        raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="task")
+    subject = task.subject if ask.subject is None else ask.subject
+    if subject not in house.profile.people:
+        raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="subject")
+    return subject
+
+
+def registry_rows(profile: Profile) -> Registries:
+    """Return the owner's registries as rows by entry key (EFF-12)."""
+    return {name: registry.rows for name, registry in profile.registries.items()}
+
+
+def pin(house: House, operation: Operation, values: Values) -> Pinned:
+    """Render what the owner's templates say and let the adapter look at the target (EFF-06).
+
+    Raises:
+        RefusedError: the adapter cannot prepare this target.
+    """
+    entries = chosen_entries(operation.fields, values, registry_rows(house.profile))
+    request = Request(values=values, registries=entries)
+    try:
+        preparation = operation.adapter.prepare(request)
+    except PreparationRefusedError as fault:
+        raise RefusedError(
+            RefusalCode.PREPARE_AGAIN, field=fault.field or fault.code, say=fault.message
+        ) from None
+    return Pinned(
+        operation=operation,
+        values=values,
+        resource_id=operation.resource_id.render(values, entries, None),
+        recipients=tuple(template.render(values, entries, None) for template in operation.recipients),
+        preparation=preparation,
+        salts={part: random_bytes(SALT_BYTES).hex() for part in salted_parts(operation)},
+    )
+
+
+def request_of(house: House, pinned: Pinned) -> Request:
+    """Return the adapter's request of a pinned effect, with the owner's rows as they are now."""
+    entries = chosen_entries(pinned.operation.fields, pinned.values, registry_rows(house.profile))
+    return Request(values=pinned.values, registries=entries)
+
+
+def request_fingerprint(house: House, ask: Ask, values: Values) -> bytes:
+    """Return what a request key stands for: a keyed hash per field, so that a difference can be named (EFF-11)."""
+    subkey = house.ring.subkey(Purpose.REPETITION)
+    said: dict[str, object] = {"operation": ask.operation, "actor": ask.actor, "subject": ask.subject}
+    said.update({f"payload.{name}": value for name, value in values.items()})
+    return canonical_bytes(
+        {
+            name: hmac.digest(subkey, _FIELD_DOMAIN + canonical_bytes([name, value]), "sha256")[:16].hex()
+            for name, value in said.items()
+        },
+    )
+
+
+def differing_field(stored: bytes, said: bytes) -> str | None:
+    """Return the first field in which two fingerprints differ, or None where they are one."""
+    before, now = parse_strict(stored), parse_strict(said)
+    if type(before) is not dict or type(now) is not dict:
+        raise Malformed("wrong_type", "request", "a request fingerprint cannot be read")
+    names = [*dict.fromkeys((*now, *before))]
+    return next((name for name in sorted(names) if before.get(name) != now.get(name)), None)
+
+
+def _content_key(house: House, pinned: Pinned, subject: str) -> bytes:
+    return content_key(
+        house.ring.subkey(Purpose.REPETITION),
+        {
+            "operation": pinned.operation.name,
+            "payload": dict(pinned.values),
+            "resource": [pinned.operation.resource_type, pinned.resource_id],
+            "destination": _lasting(pinned.preparation.destination),
+            "subject": subject,
+        },
+    )
+
+
+def _lasting(destination: Mapping[str, object]) -> dict[str, object]:
+    """Return what stays of a destination from one preparation to the next: not the addresses a name had just then."""
+    return {name: value for name, value in destination.items() if name != "addresses"}
+
+
+def _resource_key(house: House, resource_type: str, resource_id: str) -> bytes:
+    subkey = house.ring.subkey(Purpose.REPETITION)
+    return hmac.digest(subkey, _RESOURCE_DOMAIN + canonical_bytes([resource_type, resource_id]), "sha256")
+
+
+def drafted_effect(
+    house: House, caller: Caller, draft: Draft, path: tuple[PathNode, ...], now: InstantMs
+) -> Effect:
+    """Return the effect of a draft at `now`, under the lock: its binding, its expiry, its place in the tree."""
+    task: Task = path[0].task
+    operation = draft.operation
+    expires = expiry(operation, path, now)
+    names = Names(
+        effect_id=draft.effect_id,
+        task_id=task.task_id,
+        subject=draft.subject,
+        actor=draft.ask.actor,
+        caller=caller.name,
+        revision=house.profile.digest,
+    )
+    body = binding_body(draft.pinned, names, cost=plain(draft.cost), expires_ms=expires)
+    shown = HIDDEN + draft.resource_key.hex() if hides_resource(operation) else draft.pinned.resource_id
+    return Effect(
+        effect_id=draft.effect_id,
+        state=EffectState.PREPARED,
+        caller=caller.name,
+        task_id=task.task_id,
+        root_id=task.root_id,
+        subject=draft.subject,
+        actor=draft.ask.actor,
+        operation=operation.name,
+        action_class=operation.action_class,
+        resource_type=operation.resource_type,
+        resource_id=shown,
+        request_key=draft.request_key,
+        request=draft.request,
+        binding=body,
+        binding_digest=binding_digest(body),
+        content_key=draft.content_key,
+        resource_key=draft.resource_key,
+        cost=draft.cost,
+        protected=draft.pinned.has_protected,
+        prepared_ms=now,
+        expires_ms=expires,
+    )
+
+
+def lifetime_caps(operation: Operation, path: tuple[PathNode, ...], now: InstantMs) -> dict[str, int]:
+    """Return every cap on a lifetime that begins at `now`, by name, as instants (PER-03)."""
+    caps = {"class": now + operation.bounds.lifetime_ms}
+    if operation.lifetime_ms is not None:
+        caps["operation"] = now + operation.lifetime_ms
+    if operation.key_kept_ms is not None:
+        caps["service_idempotency"] = now + operation.key_kept_ms
+    caps["task"] = min(node.task.expires_ms for node in path)
+    return caps
+
+
+def expiry(operation: Operation, path: tuple[PathNode, ...], now: InstantMs) -> InstantMs:
+    """Return the earliest cap (PER-03)."""
+    return InstantMs(min(lifetime_caps(operation, path, now).values()))

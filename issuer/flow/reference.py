@@ -1,0 +1,125 @@
+"""An effect reference, resolved inside the caller's own scope, and what a caller restates about it.
+
+Rules: EFF-08 (outside the scope it reads exactly like a missing one; inside, a differing restatement names its
+field), EFF-02 and EFF-03 (a stored binding is opened again and proven by its digest), OPR-02 (contract and
+implementation are those that were bound), EFF-07 (the target still is what it was).
+It runs before the lock, on what never changes about an effect. Next: `issuer.flow.admit`.
+"""
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from issuer.caller import Caller
+from issuer.flow.binding import Names, Pinned, binding_body, binding_digest, reopened, stored_member
+from issuer.flow.prepare import find_operation, read_payload, registry_rows, request_of
+from issuer.flow.refusing import RefusedError
+from issuer.house import House
+from issuer.operations.registry import Operation
+from issuer.sealing import ProtectedContentMissing, SealBroken
+from ledger.model import EFFECT_ID_PATTERN, Effect, EffectId, plain
+from ledger.refusals import Refusal, RefusalCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restated:
+    """What a caller says again about an effect it refers to; None where it says nothing."""
+
+    payload: bytes | Mapping[str, object] | None = None
+    task: str | None = None
+    actor: str | None = None
+
+
+NOTHING_RESTATED = Restated()
+
+
+def effect_reference(text: str) -> EffectId | None:
+    """Return an effect id, or None for anything else: both read like a missing effect."""
+    return EffectId(text) if EFFECT_ID_PATTERN.match(text) else None
+
+
+def find_effect(house: House, caller: Caller, text: str) -> Effect | None:
+    """Return the effect that `text` names, if it is one of this caller's; one code path for every other case."""
+    effect_id = effect_reference(text)
+    effect = None if effect_id is None else house.ledger.read(lambda view: view.effect(effect_id))
+    if effect is None or not hmac.compare_digest(effect.caller.encode(), caller.name.encode()):
+        return None
+    return effect
+
+
+def bound_operation(house: House, effect: Effect) -> Operation:
+    """Return the operation of an effect, exactly as it was bound (OPR-02).
+
+    Raises:
+        RefusedError: `prepare_again`, naming what changed.
+    """
+    try:
+        operation = find_operation(house, effect.operation)
+    except RefusedError as no:
+        if no.refusal.code is RefusalCode.UNSUPPORTED:
+            raise
+        raise RefusedError(RefusalCode.PREPARE_AGAIN, field="operation") from None
+    now = {
+        "version": operation.version,
+        "contract": operation.contract,
+        "implementation": operation.adapter.implementation,
+        "adapter": operation.adapter.kind,
+    }
+    for name, value in now.items():
+        if stored_member(effect.binding, "operation", name) != value:
+            raise RefusedError(RefusalCode.PREPARE_AGAIN, field=name)
+    return operation
+
+
+def open_binding(house: House, effect: Effect, operation: Operation) -> Pinned:
+    """Return what an effect was bound to, with every protected part filled in and proven by the digest.
+
+    Raises:
+        RefusedError: `permit_broken`, where binding, cost or protected content are not those that were bound.
+    """
+    broken = RefusedError(RefusalCode.PERMIT_BROKEN, field="binding")
+    protected = None
+    if effect.protected:
+        try:
+            protected = house.protected.get(effect.effect_id)
+        except (ProtectedContentMissing, SealBroken):
+            raise broken from None
+    pinned = reopened(operation, effect.binding, protected)
+    names = Names(
+        effect_id=effect.effect_id,
+        task_id=effect.task_id,
+        subject=effect.subject,
+        actor=effect.actor,
+        caller=effect.caller,
+        revision=str(stored_member(effect.binding, "revision")),
+    )
+    again = binding_body(pinned, names, cost=plain(effect.cost), expires_ms=effect.expires_ms)
+    if again != effect.binding or not hmac.compare_digest(binding_digest(again), effect.binding_digest):
+        raise broken
+    return pinned
+
+
+def refuse_restated(house: House, effect: Effect, pinned: Pinned, restated: Restated) -> Refusal | None:
+    """Refuse a restatement that differs, naming the first field that does (EFF-08, REP-02).
+
+    Raises:
+        Malformed: the restated payload cannot be read as one.
+    """
+    task = house.ledger.read(lambda view: view.task(effect.task_id))
+    if restated.task is not None and (task is None or restated.task != task.name):
+        return Refusal(code=RefusalCode.MISMATCH, field="task")
+    if restated.actor is not None and restated.actor != effect.actor:
+        return Refusal(code=RefusalCode.MISMATCH, field="actor")
+    if restated.payload is None:
+        return None
+    values = read_payload(pinned.operation, restated.payload, registry_rows(house.profile))
+    for name, value in pinned.values.items():
+        if type(values[name]) is not type(value) or values[name] != value:
+            return Refusal(code=RefusalCode.MISMATCH, field=name)
+    return None
+
+
+def refuse_target(house: House, pinned: Pinned) -> Refusal | None:
+    """Refuse where the object is no longer what was prepared (EFF-07)."""
+    word = pinned.operation.adapter.still_holds(request_of(house, pinned), pinned.preparation)
+    return None if word is None else Refusal(code=RefusalCode.PREPARE_AGAIN, field=word)

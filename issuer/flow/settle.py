@@ -1,0 +1,179 @@
+"""Step 6 of 8: settle. What became of the effect, on the word of whom, and what it cost.
+
+Rules: REP-04 to REP-06, REC-05, REC-07, BUD-03, ADM-07 (first-hand reports need the claim; a late one settles an
+unknown effect once), AUD-02 (recording an outcome never waits for a sink).
+A host's word never releases money: success settles at the maximum at least, anything else is `unknown`.
+Next: step 7, `succeeded`, `failed` or `no_effect`; or `unknown`, which step 8 (reconciliation) may resolve later.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from issuer.caller import Caller
+from issuer.flow import spans
+from issuer.house import House
+from issuer.operations.contract import Answer, Proof
+from ledger.changes import Step
+from ledger.errors import Broken, Malformed
+from ledger.model import Amounts, AttributeValue, Effect, EvidenceClass, InstantMs, costs
+from ledger.port import Committed, Verdict, View
+from ledger.refusals import Refusal, RefusalCode
+from ledger.rules import evidence_of, host_claim_charge, outcome_changes, refuse_claim, refuse_settling
+from ledger.states import EffectState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What is known about a dispatched effect.
+
+    Attributes:
+        target: the state it ends in, or `unknown`.
+        charged: what to charge per unit; None is the maximum, and nothing for `no_effect`.
+        source, reference: where the word comes from, and the provider's own reference.
+        reason: one snake_case word for why it is this outcome.
+    """
+
+    target: EffectState
+    evidence_class: EvidenceClass
+    source: str
+    reason: str
+    reference: str = ""
+    charged: Amounts | None = None
+
+
+_PROOFS: Mapping[Proof, EffectState] = {
+    Proof.SUCCEEDED: EffectState.SUCCEEDED,
+    Proof.FAILED: EffectState.FAILED,
+    Proof.NO_EFFECT: EffectState.NO_EFFECT,
+    Proof.NOTHING: EffectState.UNKNOWN,
+}
+
+
+def from_answer(answer: Answer) -> Outcome:
+    """Return the outcome that a service's answer proves under its contract, and no more (REP-06).
+
+    A charge that is no whole amount (EFF-04) proves nothing at all: the effect is `unknown` and a person looks.
+    """
+    charged: Amounts | None = None
+    if answer.charged is not None:
+        try:
+            charged = costs(answer.charged)
+        except Malformed:
+            return lost("charge_not_whole")
+    return Outcome(
+        target=_PROOFS[answer.proof],
+        evidence_class=EvidenceClass.NONE if answer.proof is Proof.NOTHING else EvidenceClass.SERVICE,
+        source=answer.source,
+        reason="answer_proves_nothing" if answer.proof is Proof.NOTHING else "service_answered",
+        reference=answer.reference,
+        charged=charged,
+    )
+
+
+def not_sent(reason: str) -> Outcome:
+    """Return the outcome of a winner that proves by itself that it sent nothing (REP-04)."""
+    return Outcome(
+        target=EffectState.NO_EFFECT, evidence_class=EvidenceClass.NOT_SENT, source="winner", reason=reason
+    )
+
+
+def lost(source: str) -> Outcome:
+    """Return the outcome of an answer that never came, whatever the exception was (REP-05)."""
+    return Outcome(
+        target=EffectState.UNKNOWN, evidence_class=EvidenceClass.NONE, source=source, reason="answer_lost"
+    )
+
+
+def host_claims(effect: Effect, *, succeeded: bool, reported: Amounts | None, source: str) -> Outcome:
+    """Return what a host's word amounts to: success at the maximum at least, or `unknown` (REC-07, ADR-0007)."""
+    if not succeeded:
+        return Outcome(
+            target=EffectState.UNKNOWN,
+            evidence_class=EvidenceClass.HOST_CLAIM,
+            source=source,
+            reason="host_does_not_know",
+        )
+    return Outcome(
+        target=EffectState.SUCCEEDED,
+        evidence_class=EvidenceClass.HOST_CLAIM,
+        source=source,
+        reason="host_says_so",
+        charged=host_claim_charge(effect, reported),
+    )
+
+
+def _charge(effect: Effect, outcome: Outcome) -> Amounts:
+    if outcome.target is EffectState.NO_EFFECT:
+        return dict.fromkeys(effect.cost, 0)
+    return effect.cost if outcome.charged is None else outcome.charged
+
+
+def settle(
+    house: House,
+    caller: Caller,
+    effect: Effect,
+    claim_hash: bytes,
+    outcome: Outcome,
+    command: str,
+) -> Committed[Effect]:
+    """Record an outcome on the word of the winner of the admission, and settle what it cost.
+
+    Raises:
+        Malformed: a charge that is not a whole amount (EFF-04); nothing is recorded.
+        Fault: as `ledger.port.Ledger.transact`.
+    """
+    charged = _charge(effect, outcome)
+
+    def decide(view: View, now: InstantMs) -> Verdict[Effect]:
+        current = view.effect(effect.effect_id)
+        if current is None:
+            raise Broken("an effect that was read is gone")
+        claim = view.claim(current.effect_id)
+        no = refuse_claim(claim, claim_hash) or refuse_settling(current)
+        if no is None and outcome.target is current.state:
+            no = Refusal(code=RefusalCode.OUTCOME_UNKNOWN)
+        if no is not None or claim is None:
+            no = no or Refusal(code=RefusalCode.FORBIDDEN, field="claim")
+            step = Step(transition=spans.refused(house, caller, command, no, effect=current))
+            return Verdict(value=current, refusal=no, steps=(step,))
+        late = current.state is EffectState.UNKNOWN or now >= claim.deadline_ms
+        return Verdict(value=current, steps=(_step(house, caller, current, outcome, charged, late, now),))
+
+    return house.ledger.transact(decide)
+
+
+def _step(
+    house: House,
+    caller: Caller,
+    effect: Effect,
+    outcome: Outcome,
+    charged: Amounts,
+    late: bool,  # noqa: FBT001 - one of the facts of the step, named where it is made
+    now: InstantMs,
+) -> Step:
+    evidence = evidence_of(
+        effect,
+        evidence_class=outcome.evidence_class,
+        source=outcome.source,
+        proves=str(outcome.target),
+        reference=outcome.reference,
+        late=late,
+        now=now,
+    )
+    said: dict[str, AttributeValue] = {
+        "evidence_class": str(outcome.evidence_class),
+        "evidence_source": outcome.source,
+        "reason": outcome.reason,
+        "late": late,
+    }
+    if outcome.reference:
+        said["reference"] = outcome.reference
+    if outcome.target is not EffectState.UNKNOWN:
+        said["charged"] = spans.amounts(charged)
+        overrun = {unit: amount - effect.cost.get(unit, 0) for unit, amount in charged.items()}
+        above = {unit: amount for unit, amount in overrun.items() if amount > 0}
+        if above:
+            said["overrun"] = spans.amounts(above)
+    transition = spans.moved(house, caller, effect, outcome.target, **said)
+    changes = outcome_changes(effect, target=outcome.target, charged=charged, evidence=evidence)
+    return Step(transition=transition, changes=changes)

@@ -1,0 +1,139 @@
+"""From an effect and what happened to it to the transition that its span records (AUD-01, AUD-05, AUD-07).
+
+Only attributes of the closed vocabulary are used, and none that is secret: no payload, no salt, no seal (SEC-01).
+"""
+
+from collections.abc import Mapping
+
+from issuer.caller import Caller
+from issuer.house import House
+from ledger.model import Amounts, AttributeValue, Effect, Task, Transition, TransitionName
+from ledger.refusals import Refusal
+from ledger.states import EffectState
+
+_STATE_NAMES: Mapping[EffectState, TransitionName] = {
+    EffectState.PREPARED: TransitionName.EFFECT_PREPARED,
+    EffectState.PERMITTED: TransitionName.EFFECT_PERMITTED,
+    EffectState.AWAITING_APPROVAL: TransitionName.EFFECT_AWAITING_APPROVAL,
+    EffectState.DENIED: TransitionName.EFFECT_DENIED,
+    EffectState.EXPIRED: TransitionName.EFFECT_EXPIRED,
+    EffectState.WITHDRAWN: TransitionName.EFFECT_WITHDRAWN,
+    EffectState.ADMITTED: TransitionName.EFFECT_ADMITTED,
+    EffectState.SUCCEEDED: TransitionName.EFFECT_SUCCEEDED,
+    EffectState.FAILED: TransitionName.EFFECT_FAILED,
+    EffectState.NO_EFFECT: TransitionName.EFFECT_NO_EFFECT,
+    EffectState.UNKNOWN: TransitionName.EFFECT_UNKNOWN,
+}
+
+
+def amounts(per_unit: Amounts) -> tuple[str, ...]:
+    """Return amounts as a span shows them: `EUR.cent=14950`, sorted."""
+    return tuple(f"{unit}={amount}" for unit, amount in sorted(per_unit.items()))
+
+
+def _common(house: House, caller: Caller) -> dict[str, AttributeValue]:
+    return {
+        "permit.mode": house.mode,
+        "permit.caller": caller.name,
+        "permit.revision": house.profile.digest,
+        "permit.instance": house.instance.name,
+    }
+
+
+def effect_attributes(house: House, caller: Caller, effect: Effect) -> dict[str, AttributeValue]:
+    """Return what every span of an effect says about it."""
+    return {
+        **_common(house, caller),
+        "permit.actor": effect.actor,
+        "permit.subject": effect.subject,
+        "permit.task.id": effect.task_id,
+        "permit.root.id": effect.root_id,
+        "permit.operation": effect.operation,
+        "permit.class": effect.action_class,
+        "permit.resource.type": effect.resource_type,
+        "permit.resource.id": effect.resource_id,
+        "permit.binding.digest": effect.binding_digest.hex(),
+    }
+
+
+def moved(
+    house: House,
+    caller: Caller,
+    effect: Effect,
+    target: EffectState,
+    **attributes: AttributeValue,
+) -> Transition:
+    """Return the transition of `effect` from its state to `target`; keyword `policy_ids` is `permit.policy.ids`."""
+    first = target is EffectState.PREPARED
+    return Transition(
+        name=_STATE_NAMES[target],
+        story=effect.effect_id,
+        effect_id=effect.effect_id,
+        state_from=None if first else effect.state,
+        state_to=target,
+        attributes={**effect_attributes(house, caller, effect), **_dotted(attributes)},
+    )
+
+
+def reported(house: House, caller: Caller, effect: Effect, **attributes: AttributeValue) -> Transition:
+    """Return the transition of evidence that moves no state."""
+    return Transition(
+        name=TransitionName.EFFECT_REPORTED,
+        story=effect.effect_id,
+        effect_id=effect.effect_id,
+        attributes={**effect_attributes(house, caller, effect), **_dotted(attributes)},
+    )
+
+
+def refused(
+    house: House,
+    caller: Caller,
+    command: str,
+    refusal: Refusal,
+    *,
+    effect: Effect | None = None,
+    **attributes: AttributeValue,
+) -> Transition:
+    """Return the transition of a no; it moves nothing, and belongs to the effect where there is one."""
+    about = _common(house, caller) if effect is None else effect_attributes(house, caller, effect)
+    why: dict[str, AttributeValue] = {"permit.command": command, "permit.refusal": str(refusal.code)}
+    if refusal.field is not None:
+        why["permit.refusal.field"] = refusal.field
+    if refusal.level is not None:
+        why["permit.refusal.level"] = refusal.level
+    return Transition(
+        name=TransitionName.REFUSED,
+        story=house.ledger.ledger_id if effect is None else effect.effect_id,
+        effect_id=None if effect is None else effect.effect_id,
+        attributes={**about, **why, **_dotted(attributes)},
+    )
+
+
+def of_task(
+    house: House,
+    caller: Caller,
+    name: TransitionName,
+    task: Task,
+    **attributes: AttributeValue,
+) -> Transition:
+    """Return the transition of a task."""
+    return Transition(
+        name=name,
+        story=task.task_id,
+        attributes={
+            **_common(house, caller),
+            "permit.subject": task.subject,
+            "permit.task.id": task.task_id,
+            "permit.task.name": task.name,
+            "permit.root.id": task.root_id,
+            **_dotted(attributes),
+        },
+    )
+
+
+def _dotted(attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Turn `policy_ids` into `permit.policy.ids`; a name that has an underscore of its own is spelled with two."""
+    return {
+        "permit." + name.replace("__", "\x00").replace("_", ".").replace("\x00", "_"): value
+        for name, value in attributes.items()
+    }

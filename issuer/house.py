@@ -1,0 +1,53 @@
+"""Everything one running issuer works with, put together once by `issuer.wiring` and handed to every step.
+
+It decides nothing. Each attribute is a room's public value; steps take what they need from here and nothing from
+anywhere else.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from audit import Delivery
+from issuer.instance import Instance
+from issuer.operations.registry import Operation
+from issuer.profile import Profile
+from issuer.sealing import KeyRing, ProtectedStore
+from ledger.model import Unit
+from ledger.port import Ledger
+from policies import Bundle, Directory
+
+ID_SHOWN: Final = slice(4, 12)
+"""The digits of a ledger id that an issuer's name shows: enough to tell two ledgers apart at a glance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """One issuer, open.
+
+    Attributes:
+        units: every unit that some operation costs.
+        observe: told the name of each numbered step as it is reached (`issuer.flow.steps`).
+    """
+
+    profile: Profile
+    ledger: Ledger
+    ring: KeyRing
+    protected: ProtectedStore
+    bundle: Bundle
+    directory: Directory
+    operations: Mapping[str, Operation]
+    units: tuple[Unit, ...]
+    delivery: Delivery
+    instance: Instance
+    observe: Callable[[str], None]
+
+    @property
+    def issuer(self) -> str:
+        """The issuer's name and the first digits of its ledger id, as every answer carries it."""
+        return f"{self.profile.name}/{self.ledger.ledger_id[ID_SHOWN]}"
+
+    @property
+    def mode(self) -> str:
+        """`strict` or `ordinary` (OPR-03)."""
+        return self.profile.mode

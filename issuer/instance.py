@@ -1,0 +1,74 @@
+"""One running process that can dispatch: a lock file that it holds for life, and the boot it lives in (ADM-07).
+
+A lock that is free, or another boot, proves that the instance is gone. A missing file proves nothing: then only the
+deadline of its claims counts. Proof of absence turns an admission into `unknown` and never into anything better.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+from ledger.errors import LedgerUnavailable
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_SUFFIX: Final = ".lock"
+
+
+def boot_id() -> str:
+    """Return the id of this boot of the machine, or empty where the system has none."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+class Instance:
+    """This process's own lock, and the question whether another instance is gone."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """Take the lock `name` in `folder` until this object or the process ends.
+
+        Raises:
+            LedgerUnavailable: the lock file cannot be made.
+        """
+        self._folder = folder
+        self.name = name
+        self.boot = boot_id()
+        path = folder / (name + _SUFFIX)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as fault:
+            message = f"This process's lock file cannot be made: {fault.strerror}."
+            raise LedgerUnavailable("instance_lock", message) from None
+
+    def is_gone(self, instance: str, boot: str) -> bool:
+        """Say whether the instance that made a claim is provably gone.
+
+        A claim without an instance belongs to a host outside: nothing but its deadline tells.
+        """
+        if not instance or instance == self.name:
+            return False
+        if boot and self.boot and boot != self.boot:
+            return True
+        try:
+            descriptor = os.open(
+                self._folder / (instance + _SUFFIX), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+            )
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def close(self, *, keep_file: bool) -> None:
+        """Let the lock go. The file stays where a claim of ours is still open, so that others can see us gone."""
+        if not keep_file:
+            (self._folder / (self.name + _SUFFIX)).unlink(missing_ok=True)
+        os.close(self._descriptor)

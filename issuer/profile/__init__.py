@@ -1,0 +1,77 @@
+"""The owner's profile: what may be done here, for whom, and how much of it.
+
+`load_profile` reads a TOML file and the registries it names, and returns a frozen `Profile` or raises
+`ProfileRefused` with every finding at once. Besides `issuer/wire` this is the only place that uses
+pydantic. Read `models.py` for the keys, `reading.py` for the steps, `rules_*.py` for what keys mean
+together.
+"""
+
+from issuer.profile.fields import FieldRef
+from issuer.profile.findings import Finding, FindingCode, ProfileRefused
+from issuer.profile.models import (
+    Absent,
+    ActionClass,
+    Actor,
+    Audit,
+    Before,
+    Checkpoint,
+    FieldKind,
+    FileAdapter,
+    Host,
+    HostAdapter,
+    HttpAdapter,
+    Inspect,
+    Operation,
+    PayloadField,
+    PermitCount,
+    Person,
+    Proves,
+    Resource,
+    Sink,
+    Visibility,
+)
+from issuer.profile.profile import Profile, class_digest, cost_range, operation_digest
+from issuer.profile.reading import load_profile, parse_profile
+from issuer.profile.registry import Registry
+from issuer.profile.template import TemplateText
+from issuer.profile.unserved import UNSERVED, Unserved, unserved, unserved_anywhere, unserved_reason
+
+__all__ = [
+    "UNSERVED",
+    "Absent",
+    "ActionClass",
+    "Actor",
+    "Audit",
+    "Before",
+    "Checkpoint",
+    "FieldKind",
+    "FieldRef",
+    "FileAdapter",
+    "Finding",
+    "FindingCode",
+    "Host",
+    "HostAdapter",
+    "HttpAdapter",
+    "Inspect",
+    "Operation",
+    "PayloadField",
+    "PermitCount",
+    "Person",
+    "Profile",
+    "ProfileRefused",
+    "Proves",
+    "Registry",
+    "Resource",
+    "Sink",
+    "TemplateText",
+    "Unserved",
+    "Visibility",
+    "class_digest",
+    "cost_range",
+    "load_profile",
+    "operation_digest",
+    "parse_profile",
+    "unserved",
+    "unserved_anywhere",
+    "unserved_reason",
+]

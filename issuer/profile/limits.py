@@ -1,0 +1,81 @@
+"""Every size, count and duration that a profile is held to, with the reason of its number.
+
+These are limits of the *reader*: they keep one bad file from costing memory or time (OPR-01, POL-03).
+Limits of tasks and budgets are not here; they belong to the ledger. `issuer/profile/fields.py` comes next.
+"""
+
+from typing import Final
+
+from ledger.canonical import WHOLE_MAX
+
+__all__ = [
+    "CELL_BYTES_MAX",
+    "DEPTH_MAX",
+    "DURATION_MS_MAX",
+    "DURATION_MS_MIN",
+    "ENTRIES_MAX",
+    "FIELD_NAME_CHARACTERS_MAX",
+    "FINDINGS_MAX",
+    "FORMAT",
+    "NAME_CHARACTERS_MAX",
+    "PAYLOAD_FIELDS_MAX",
+    "PROFILE_BYTES_MAX",
+    "REGISTRY_BYTES_MAX",
+    "REGISTRY_ROWS_MAX",
+    "RETENTION_MS_MAX",
+    "STRING_BYTES_MAX",
+    "TEXT_CHARACTERS_MAX",
+    "UID_MAX",
+    "WHOLE_MAX",
+]
+
+FORMAT: Final = 1
+"""The only profile format this release reads; a newer file must not be half understood."""
+
+PROFILE_BYTES_MAX: Final = 256 * 1024
+"""Bytes of a profile: some thousand entries, and still parsed in well under a second."""
+
+REGISTRY_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes of one registry file: 10,000 rows of 400 bytes."""
+
+REGISTRY_ROWS_MAX: Final = 10_000
+"""Rows of one registry: as many as the ledger retains effects in its default profile (LED-02)."""
+
+CELL_BYTES_MAX: Final = 1024
+"""Bytes of one registry cell in use; it travels into resource ids and bindings, which are bounded."""
+
+DEPTH_MAX: Final = 12
+"""Parts of one dotted path; the deepest real one (`operation.NAME.inspect.absent.after`) has five."""
+
+ENTRIES_MAX: Final = 1_000
+"""Entries of one table or list: people, operations, groups. Keeps the spelling hints affordable."""
+
+FINDINGS_MAX: Final = 100
+"""Findings shown at once; nobody repairs more before looking again."""
+
+NAME_CHARACTERS_MAX: Final = 64
+"""Characters of a name: fits a DNS label plus one, and the names of MCP tools."""
+
+FIELD_NAME_CHARACTERS_MAX: Final = 40
+"""Characters of a payload field's name; it is an attribute in the generated Cedar schema."""
+
+PAYLOAD_FIELDS_MAX: Final = 64
+"""Fields of one payload: an approver has to read all of them (APP-02)."""
+
+STRING_BYTES_MAX: Final = 65_536
+"""Bytes of one payload string: the largest encoded ledger record (LED-02)."""
+
+TEXT_CHARACTERS_MAX: Final = 4_096
+"""Characters of a path, URL or template; PATH_MAX of Linux. A file's content template is not held to it."""
+
+DURATION_MS_MIN: Final = 1_000
+"""One second: below that, clock reading and syncs dominate a lifetime."""
+
+DURATION_MS_MAX: Final = 7 * 24 * 3_600 * 1_000
+"""Seven days: the longest a permit may wait for its use; PER-04 keeps tombstones at least that long."""
+
+RETENTION_MS_MAX: Final = 366 * 24 * 3_600 * 1_000
+"""One leap year, for what a *service* keeps (idempotency keys, late acceptance): not ours to shorten."""
+
+UID_MAX: Final = 2**32 - 2
+"""Largest user id of Linux; 2^32 - 1 means "no change" in setuid(2)."""

@@ -1,0 +1,391 @@
+"""The tables of a profile as frozen values: one class for each table, one attribute for each key.
+
+Decides which keys exist, which are required, their defaults and, through `issuer/profile/fields.py`, what
+each value may be. An attribute has the key's name unless Python or clarity needs another one (`lifetime_ms`
+for `lifetime`); the alias is the key. Unknown keys are refused and nothing is coerced. What keys mean
+together (references, bounds, templates) is decided by the `rules_*` modules, and an instance that did not
+pass them never leaves this package. Each description is the text of the reference page.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from issuer.profile.fields import (
+    PERMITS,
+    Amount,
+    ColumnName,
+    ContentTemplate,
+    Cost,
+    Count,
+    Distinct,
+    Duration,
+    FieldName,
+    FormatNumber,
+    FrozenMap,
+    HeaderName,
+    IntRange,
+    JsonPointer,
+    Login,
+    Name,
+    OnlyTrue,
+    PositiveVersion,
+    RelativePath,
+    ResourceType,
+    Retention,
+    Says,
+    Status,
+    StringBytes,
+    Text,
+    TextTemplate,
+    UnitName,
+    Url,
+    UrlTemplate,
+    refused,
+)
+from issuer.profile.findings import FindingCode
+from ledger.model import DurationMs
+
+__all__ = [
+    "Absent",
+    "ActionClass",
+    "Actor",
+    "Audit",
+    "Before",
+    "Checkpoint",
+    "FieldKind",
+    "FileAdapter",
+    "Host",
+    "HostAdapter",
+    "HttpAdapter",
+    "Inspect",
+    "Operation",
+    "PayloadField",
+    "PermitCount",
+    "Person",
+    "Proves",
+    "RegistrySource",
+    "Resource",
+    "Sink",
+    "Table",
+    "Visibility",
+]
+
+Mode = Literal["strict", "ordinary"]
+DayKey = Annotated[str, Says(words="`permits` or unit")]
+Zone = Annotated[Text, Says(words="IANA zone")]
+Role = Literal["owner", "host", "approver", "reviewer", "operator"]
+
+
+class FieldKind(StrEnum):
+    """The five kinds of payload field; the value is the key that declares it."""
+
+    STRING = "string"
+    INT = "int"
+    ONE_OF = "one_of"
+    REGISTRY = "registry"
+    BOOL = "bool"
+
+
+class Visibility(StrEnum):
+    """Who may see a payload field (EFF-10)."""
+
+    PUBLIC = "public"
+    SENSITIVE = "sensitive"
+    SECRET = "secret"  # noqa: S105  # a class of fields, not a credential
+
+
+class Table(BaseModel):
+    """The manner of every table: strict, frozen, no key that is not declared."""
+
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", arbitrary_types_allowed=True, validate_default=True
+    )
+
+
+class Sink(Table):
+    """`[audit] sink.NAME`: one place that receives every span (AUD-02)."""
+
+    type: Literal["jsonl", "otlp"] = Field(description="A synced JSON Lines file, or an OTLP endpoint.")
+    path: Text | None = Field(
+        default=None, description="Folder of the file; needed by `jsonl`, and only there."
+    )
+    url: Url | None = Field(default=None, description="Endpoint; needed by `otlp`, and only there.")
+    required: bool = Field(
+        default=True, description="Dispatch waits for it. At least one sink is required, in every mode."
+    )
+
+
+class Checkpoint(Table):
+    """`[audit] checkpoint`: signed checkpoints, with a copy elsewhere (AUD-04)."""
+
+    every_ms: Duration = Field(alias="every", description="Time between two checkpoints.")
+    copy_to: Text = Field(description="Folder, best on another machine, that keeps a copy.")
+
+
+class Audit(Table):
+    """`[audit]`: where spans go before anything is sent."""
+
+    sinks: FrozenMap[Name, Sink] = Field(alias="sink", description="The sinks, by name.")
+    checkpoint: Checkpoint | None = Field(default=None, description="Signed checkpoints.")
+
+
+class Person(Table):
+    """`[person] NAME`: who somebody is; what they may do is policy."""
+
+    roles: Distinct[Role] = Field(default=(), description="Roles; whoever has none is only a subject.")
+    groups: Distinct[Name] = Field(default=(), description="Groups that policies name.")
+    login: Login | None = Field(default=None, description="How the person's calls are recognised.")
+    key: Text | None = Field(default=None, description="File with the person's public key (APP-01).")
+
+
+class Actor(Table):
+    """`[actor] NAME`: an agent or program that acts."""
+
+    answers_to: Name = Field(description="The person whose actor it is.")
+    groups: Distinct[Name] = Field(default=(), description="Groups that policies name.")
+
+
+class Host(Table):
+    """`[host] NAME`: a program that asks for permits, and for whom it may speak."""
+
+    actors: Distinct[Name] = Field(description="The actors it speaks for.")
+    subjects: Distinct[Name] = Field(description="The people for whom it may ask.")
+    login: Login | None = Field(default=None, description="How its calls are recognised.")
+
+
+class RegistrySource(Table):
+    """`[registry] NAME`: a CSV file of the owner from which an actor names an entry (EFF-12)."""
+
+    file: Text = Field(description="CSV file in UTF-8 with a header; relative to the profile.")
+    key: ColumnName = Field(description="The column that actors name; unique in the file.")
+    fields: Distinct[ColumnName] = Field(description="The other columns that templates may use.")
+
+
+class PermitCount(Table):
+    """A bound that counts permits."""
+
+    permits: Count = Field(description="How many permits are issued without a person.")
+
+
+class ActionClass(Table):
+    """`[class.NAME]`: the finite bounds of automatic permits, held by the ledger as well (POL-03)."""
+
+    automatic: bool = Field(default=True, description="May a policy issue without a person?")
+    each: FrozenMap[UnitName, Amount] = Field(
+        default={}, description="Highest cost of one effect, per unit. Needed where automatic."
+    )
+    per_task: PermitCount | None = Field(default=None, description="Per task. Needed where automatic.")
+    per_root: PermitCount | None = Field(
+        default=None, description="Per root task with everything below it. Needed where automatic."
+    )
+    per_day: FrozenMap[DayKey, Amount] = Field(
+        default={}, description="Per day in the profile's zone: `permits`, and cost per unit."
+    )
+    lifetime_ms: Duration = Field(alias="lifetime", description="Longest life of a permit of this class.")
+
+    @property
+    def permits_per_day(self) -> int | None:
+        """Permits a day, or None where the day is not bounded by a count."""
+        return self.per_day.get(PERMITS)
+
+    @property
+    def units_per_day(self) -> Mapping[str, int]:
+        """Cost a day for each unit that has a bound."""
+        return {unit: amount for unit, amount in self.per_day.items() if unit != PERMITS}
+
+
+class Resource(Table):
+    """`resource`: the object that will change, as policies and approvers see it (EFF-02)."""
+
+    type: ResourceType = Field(description="Its type in the policies.")
+    id: TextTemplate = Field(description="Its identity, from the payload.")
+    recipients: Distinct[TextTemplate] = Field(default=(), description="Who receives something.")
+
+
+class PayloadField(Table):
+    """`payload.FIELD`: exactly one kind, and who may see it; neither flag means sensitive (EFF-10)."""
+
+    string_bytes_max: StringBytes | None = Field(
+        default=None, alias="string", description="Text; its greatest length in bytes of UTF-8."
+    )
+    int_range: IntRange | None = Field(default=None, alias="int", description="Whole number within a range.")
+    one_of: Distinct[Text] | None = Field(default=None, description="One of these texts.")
+    registry: Name | None = Field(default=None, description="The key of an entry of this registry.")
+    bool_flag: OnlyTrue | None = Field(default=None, alias="bool", description="True or false.")
+    public: bool = Field(default=False, description="Stands in clear in binding and audit.")
+    secret: bool = Field(default=False, description="Reaches neither policies nor any view.")
+
+    @property
+    def kinds(self) -> tuple[FieldKind, ...]:
+        """The declared kinds; exactly one in a profile that was accepted."""
+        given = {
+            FieldKind.STRING: self.string_bytes_max,
+            FieldKind.INT: self.int_range,
+            FieldKind.ONE_OF: self.one_of,
+            FieldKind.REGISTRY: self.registry,
+            FieldKind.BOOL: self.bool_flag,
+        }
+        return tuple(kind for kind, value in given.items() if value is not None)
+
+    @property
+    def kind(self) -> FieldKind:
+        """The kind of the field."""
+        return self.kinds[0]
+
+    @property
+    def visibility(self) -> Visibility:
+        """Who may see the field."""
+        if self.secret:
+            return Visibility.SECRET
+        return Visibility.PUBLIC if self.public else Visibility.SENSITIVE
+
+
+class HttpAdapter(Table):
+    """`http`: the issuer sends one HTTP request."""
+
+    method: Literal["POST", "PUT", "DELETE", "PATCH"] = Field(description="HTTP method.")
+    url: UrlTemplate = Field(description="Address; `{effect_id}` is allowed.")
+    bearer: Name | None = Field(
+        default=None, description="Credential sent as bearer token; kept by the issuer."
+    )
+    once: HeaderName | None = Field(default=None, description="Header that carries the idempotency key.")
+    if_match: bool = Field(default=False, description="Sends the entity tag that `before` read.")
+
+
+class Proves(Table):
+    """`proves`: what each answer of the service proves; any other answer proves nothing (OPR-01)."""
+
+    succeeded: Distinct[Status] = Field(default=(), description="The effect happened.")
+    failed: Distinct[Status] = Field(default=(), description="It was tried and failed; it may have cost.")
+    no_effect: Distinct[Status] = Field(default=(), description="Nothing happened.")
+    key_kept_ms: Retention | None = Field(
+        default=None, alias="key_kept", description="How long the service remembers the idempotency key."
+    )
+
+
+class HostAdapter(Table):
+    """`host`: the host sends and reports; the issuer only grants."""
+
+    deadline_ms: Duration = Field(alias="deadline", description="Time to report; afterwards: unknown.")
+
+
+class FileAdapter(Table):
+    """`file`: the issuer creates, replaces or deletes one file below a folder."""
+
+    action: Literal["create", "replace", "delete"] = Field(description="What happens to the file.")
+    root: Text = Field(description="Folder; relative to the profile, or absolute.")
+    path: RelativePath = Field(description="The file below the root.")
+    content: ContentTemplate | None = Field(
+        default=None, description="Its content; needed by `create` and `replace`, forbidden for `delete`."
+    )
+
+
+class Absent(Table):
+    """`inspect.absent`: when "not found" proves that nothing happened (REC-02); `after_ms` None is never."""
+
+    after_ms: DurationMs | None = None
+    because: str | None = None
+
+
+class _AbsentAfter(Table):
+    """`{ after = "10m", because = "..." }`, read before it becomes an `Absent`."""
+
+    after_ms: Retention = Field(alias="after")
+    because: Text
+
+
+def _read_absent(value: object) -> object:
+    """Accept `"never"` or the table; pydantic reports what is wrong inside the table."""
+    if value == "never":
+        return Absent()
+    if isinstance(value, dict) and set(value) == {"after", "because"}:
+        read = _AbsentAfter.model_validate(value)
+        return Absent(after_ms=read.after_ms, because=read.because)
+    message = 'This must be "never" or { after = "10m", because = "..." } with both keys.'
+    raise refused(FindingCode.BAD_VALUE, message)
+
+
+class Inspect(Table):
+    """`inspect`: how reconciliation learns the truth later, whoever sent (REC-01)."""
+
+    url: UrlTemplate = Field(description="Address that is read; `{effect_id}` is allowed.")
+    found: JsonPointer = Field(description="Where the answer shows the effect.")
+    equals: TextTemplate | None = Field(default=None, description="What has to stand there.")
+    absent: Annotated[
+        Absent, BeforeValidator(_read_absent), Says(words='`"never"` or `{ after, because }`')
+    ] = Field(description="When not finding it proves that nothing happened.")
+
+
+class Before(Table):
+    """`before`: a declared read during preparation (EFF-06)."""
+
+    url: UrlTemplate = Field(description="Address that is read.")
+    bearer: Name | None = Field(default=None, description="Credential sent as bearer token.")
+    etag: bool = Field(default=False, description="The entity tag becomes a precondition.")
+    facts: FrozenMap[FieldName, Literal["bool", "int", "string"]] = Field(
+        default={}, description="Members of the answer that policies see, with their types."
+    )
+
+
+class Operation(Table):
+    """`[operation.NAME]`: one protected operation; exactly one of `http`, `host` and `file` (OPR-01)."""
+
+    action_class: Name = Field(alias="class", description="Its class.")
+    version: PositiveVersion = Field(default=1, description="Counts up when its meaning changes.")
+    lifetime_ms: Duration | None = Field(
+        default=None, alias="lifetime", description="Longest life of its permits; the class's also holds."
+    )
+    resource: Resource = Field(description="The object that will change.")
+    payload: FrozenMap[FieldName, PayloadField] = Field(description="The fields an actor may say.")
+    cost: FrozenMap[UnitName, Cost] = Field(description="Cost per unit; at least one.")
+    http: HttpAdapter | None = Field(default=None, description="The issuer sends an HTTP request.")
+    body: FrozenMap[Text, ContentTemplate] | None = Field(
+        default=None, description="JSON object that is sent; only with `http`. `{effect_id}` is allowed."
+    )
+    proves: Proves | None = Field(default=None, description="What answers prove; only with `http`.")
+    host: HostAdapter | None = Field(default=None, description="The host sends.")
+    file: FileAdapter | None = Field(default=None, description="The issuer changes a file.")
+    inspect: Inspect | None = Field(default=None, description="How to learn the truth later.")
+    before: Before | None = Field(default=None, description="What is read before a decision.")
+    after_approval: Literal["commit"] | None = Field(
+        default=None, description="The issuer itself commits once approved; not with `host`."
+    )
+    notify: Distinct[Text] = Field(default=(), description="Commands that tell people.")
+
+    @property
+    def adapters(self) -> tuple[Literal["http", "host", "file"], ...]:
+        """The declared adapters; exactly one in a profile that was accepted."""
+        given: tuple[tuple[Literal["http", "host", "file"], object], ...] = (
+            ("http", self.http),
+            ("host", self.host),
+            ("file", self.file),
+        )
+        return tuple(name for name, table in given if table is not None)
+
+    @property
+    def adapter(self) -> Literal["http", "host", "file"]:
+        """The adapter of the operation."""
+        return self.adapters[0]
+
+
+class Document(Table):
+    """The file as a whole."""
+
+    format: FormatNumber = Field(description="The format of this file.")
+    name: Name = Field(description="The issuer's name, in every answer.")
+    mode: Mode = Field(description="Which promise is given; every answer says which.")
+    timezone: Zone = Field(description="IANA zone: the clock of policies and of `per_day`.")
+    audit: Audit = Field(description="Where spans go.")
+    people: FrozenMap[Name, Person] = Field(default={}, alias="person", description="People, by name.")
+    actors: FrozenMap[Name, Actor] = Field(default={}, alias="actor", description="Actors, by name.")
+    hosts: FrozenMap[Name, Host] = Field(default={}, alias="host", description="Hosts, by name.")
+    registries: FrozenMap[Name, RegistrySource] = Field(
+        default={}, alias="registry", description="Registries, by name."
+    )
+    classes: FrozenMap[Name, ActionClass] = Field(default={}, alias="class", description="Classes, by name.")
+    operations: FrozenMap[Name, Operation] = Field(
+        default={}, alias="operation", description="Operations, by name."
+    )

@@ -1,0 +1,122 @@
+"""What a profile may say and this release does not do yet: one table, one sentence each.
+
+The reader accepts these keys, so that a profile need not be rewritten later. Whoever acts on the profile
+asks here first and answers "not supported yet: KEY", because a promise that is silently not kept is worse
+than a refusal (OPR-01, OPR-03). `*` in a pattern stands for a name that the owner chose.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from issuer.profile.models import Operation
+from issuer.profile.profile import Profile
+
+__all__ = ["UNSERVED", "Unserved", "unserved", "unserved_anywhere", "unserved_reason"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unserved:
+    """One key that is accepted and not served: its pattern, why, and the names it is used under."""
+
+    pattern: str
+    sentence: str
+    used_by: Callable[[Profile], Iterator[str]]
+
+    def keys(self, profile: Profile) -> Iterator[str]:
+        """Yield the dotted keys of `profile` that this entry is about."""
+        for name in self.used_by(profile):
+            yield self.pattern.replace("*", name)
+
+
+def _operations(is_used: Callable[[Operation], bool]) -> Callable[[Profile], Iterator[str]]:
+    def used_by(profile: Profile) -> Iterator[str]:
+        return (name for name, operation in profile.operations.items() if is_used(operation))
+
+    return used_by
+
+
+UNSERVED: Final = (
+    Unserved(
+        pattern="mode",
+        sentence='The promise of mode = "strict" is not given yet; use mode = "ordinary".',
+        used_by=lambda profile: iter(("",) if profile.mode == "strict" else ()),
+    ),
+    Unserved(
+        pattern="audit.sink.*",
+        sentence="A sink of type otlp receives nothing yet; only jsonl does.",
+        used_by=lambda profile: (name for name, sink in profile.audit.sinks.items() if sink.type == "otlp"),
+    ),
+    Unserved(
+        pattern="audit.checkpoint",
+        sentence="Checkpoints are not copied anywhere by themselves yet.",
+        used_by=lambda profile: iter(("",) if profile.audit.checkpoint is not None else ()),
+    ),
+    Unserved(
+        pattern="host.*.login",
+        sentence="A host's login is not checked yet; every caller is the account that runs the command.",
+        used_by=lambda profile: (name for name, host in profile.hosts.items() if host.login is not None),
+    ),
+    Unserved(
+        pattern="operation.*.inspect",
+        sentence="A service is not inspected yet, so an unknown outcome stays unknown.",
+        used_by=_operations(lambda operation: operation.inspect is not None),
+    ),
+    Unserved(
+        pattern="operation.*.before",
+        sentence="Nothing is read from a service before the decision yet.",
+        used_by=_operations(lambda operation: operation.before is not None),
+    ),
+    Unserved(
+        pattern="operation.*.after_approval",
+        sentence="The issuer does not commit by itself after an approval yet.",
+        used_by=_operations(lambda operation: operation.after_approval is not None),
+    ),
+    Unserved(
+        pattern="operation.*.notify",
+        sentence="No command is run to notify people yet.",
+        used_by=_operations(lambda operation: bool(operation.notify)),
+    ),
+    Unserved(
+        pattern="operation.*.http.if_match",
+        sentence="A conditional write with an entity tag is not sent yet.",
+        used_by=_operations(lambda operation: operation.http is not None and operation.http.if_match),
+    ),
+)
+
+
+def unserved(profile: Profile, operation_name: str | None) -> tuple[str, ...]:
+    """Return the dotted keys in use that stand in the way of one operation, or of any command (None).
+
+    With a name: the keys outside all operations, and those of this operation. With None: only the keys
+    outside operations. See `unserved_anywhere` for all of them.
+
+    Raises:
+        KeyError: the profile has no such operation; whose fault: the caller's.
+    """
+    if operation_name is not None and operation_name not in profile.operations:
+        raise KeyError(operation_name)
+    prefix = f"operation.{operation_name}."
+    return tuple(
+        key
+        for key in unserved_anywhere(profile)
+        if not key.startswith("operation.") or (operation_name is not None and key.startswith(prefix))
+    )
+
+
+def unserved_anywhere(profile: Profile) -> tuple[str, ...]:
+    """Return all dotted keys of the profile that this release does not serve, in the order of the table."""
+    return tuple(key for entry in UNSERVED for key in entry.keys(profile))
+
+
+def unserved_reason(key: str) -> str:
+    """Return the sentence for a key that `unserved` returned.
+
+    Raises:
+        KeyError: no entry of the table is about this key; whose fault: the caller's.
+    """
+    for entry in UNSERVED:
+        head, star, tail = entry.pattern.partition("*")
+        if key == entry.pattern or (star and key.startswith(head) and key.endswith(tail)):
+            return entry.sentence
+    raise KeyError(key)

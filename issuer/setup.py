@@ -1,0 +1,203 @@
+"""`init`: everything an issuer needs beside its profile, made once; a second run changes nothing.
+
+Rules: SEC-03 (keys in a folder of their own, owner only; approver keys are never made here), LED-01 (durable before
+it is trusted), AUD-02 and AUD-03 (each sink is made and registered, and stays where it was registered).
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from audit import SinkUnavailable
+from audit import create as create_jsonl
+from issuer.caller import local_caller
+from issuer.clock import now_ms
+from issuer.errors import SetupError
+from issuer.ids import new_key_id, new_ledger_id, random_bytes
+from issuer.places import PROFILE_NAME, Places, audit_file
+from issuer.profile import Profile, load_profile
+from issuer.sealing import create_key_ring, create_protected_folder, open_key_ring
+from issuer.sealing.authenticator import RingAuthenticator
+from issuer.starter import starter_profile
+from issuer.wiring import load_policies, open_ledger
+from ledger.changes import SinkRegistered, Step
+from ledger.model import InstantMs, SinkRegistration, Transition, TransitionName
+from ledger.port import Ledger, Verdict, View
+from ledger.sqlite import create_ledger, library_version
+from policies import starter_files
+
+ROOT_BYTES: Final = 32
+FOLDER_MODE: Final = 0o700
+_SLUG: Final = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What `init` made now, and what was there already; names relative to the folder, sinks in full."""
+
+    issuer: str
+    made: tuple[str, ...]
+    kept: tuple[str, ...]
+    sinks: tuple[str, ...]
+
+
+class _Progress:
+    def __init__(self) -> None:
+        self.made: list[str] = []
+        self.kept: list[str] = []
+
+    def note(self, what: str, *, made: bool) -> None:
+        (self.made if made else self.kept).append(what)
+
+
+def initialise(folder: Path, *, uid: int) -> Made:
+    """Make an issuer in `folder`, or complete one whose profile is there already.
+
+    Raises:
+        ProfileRefused, BundleRefused, SetupError, Fault: what stands in the way; what is there stays as it is.
+    """
+    progress = _Progress()
+    places = Places((folder / PROFILE_NAME).absolute())
+    folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    if not places.profile.exists():
+        _write_starter(places, uid, progress)
+    else:
+        progress.note(PROFILE_NAME, made=False)
+    profile = load_profile(places.profile)
+    if profile.mode == "strict":
+        raise SetupError(
+            "strict", "Not supported yet: mode strict needs `issuer serve`. Use ordinary for now."
+        )
+    load_policies(profile, places)
+    _make_folders(places, progress)
+    _make_keys(places, progress)
+    return _make_ledger(places, profile, progress)
+
+
+def _slug(text: str) -> str:
+    return _SLUG.sub("-", text.lower()).strip("-")[:64] or "issuer"
+
+
+def _write_starter(places: Places, uid: int, progress: _Progress) -> None:
+    places.profile.write_text(
+        starter_profile(name=_slug(places.folder.resolve().name), uid=uid), encoding="utf-8"
+    )
+    progress.note(PROFILE_NAME, made=True)
+    if not places.policies.exists():
+        places.policies.mkdir()
+        for name, text in starter_files().items():
+            (places.policies / name).write_text(text, encoding="utf-8")
+            progress.note(f"policies/{name}", made=True)
+    notes = places.folder / "outbox" / "notes"
+    notes.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    notes.parent.chmod(FOLDER_MODE)
+    progress.note("outbox/notes/", made=True)
+
+
+def _make_folders(places: Places, progress: _Progress) -> None:
+    for folder in (places.credentials, places.ledger_folder):
+        made = not folder.exists()
+        folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        progress.note(f"{folder.name}/", made=made)
+    made = not places.protected.exists()
+    create_protected_folder(places.protected)
+    progress.note("protected/", made=made)
+
+
+def _make_keys(places: Places, progress: _Progress) -> None:
+    made = not places.keys.exists()
+    if made:
+        if places.ledger.exists():
+            raise SetupError(
+                "keys_gone", "There is a ledger but no keys; bring the keys back, nothing else opens it."
+            )
+        create_key_ring(places.keys, root=random_bytes(ROOT_BYTES), key_id=new_key_id())
+    progress.note("keys/", made=made)
+
+
+def _make_ledger(places: Places, profile: Profile, progress: _Progress) -> Made:
+    ring = open_key_ring(places.keys)
+    made = not places.ledger.exists()
+    if made:
+        create_ledger(places.ledger, ledger_id=new_ledger_id(), keys=RingAuthenticator(ring), now_ms=now_ms())
+    progress.note("ledger/", made=made)
+    ledger = open_ledger(places, ring)
+    try:
+        wanted = _wanted_sinks(profile, ledger)
+        registered = ledger.read(lambda view: view.sinks())
+        if not registered:
+            for sink in wanted:
+                _make_sink(sink, ledger)
+            ledger.transact(lambda view, now: _registered(profile, wanted, view, now))
+            registered = ledger.read(lambda view: view.sinks())
+        for sink in registered:
+            progress.note(f"sink {sink.name}", made=made)
+        return Made(
+            issuer=f"{profile.name}/{ledger.ledger_id[4:12]}",
+            made=tuple(progress.made),
+            kept=tuple(progress.kept),
+            sinks=tuple(sink.location for sink in registered),
+        )
+    finally:
+        ledger.close()
+
+
+def _wanted_sinks(profile: Profile, ledger: Ledger) -> tuple[SinkRegistration, ...]:
+    return tuple(
+        SinkRegistration(
+            name=name,
+            kind=sink.type,
+            location=str(audit_file(sink.path or "audit", issuer=profile.name, ledger_id=ledger.ledger_id)),
+        )
+        for name, sink in profile.audit.sinks.items()
+        if sink.type == "jsonl"
+    )
+
+
+def _make_sink(sink: SinkRegistration, ledger: Ledger) -> None:
+    try:
+        create_jsonl(Path(sink.location), ledger.ledger_id, name=sink.name)
+    except SinkUnavailable as fault:
+        # An earlier run may have made the file and stopped before it was registered: its header names our ledger,
+        # which every probe checks, so it can be taken as it is.
+        if fault.reason != "exists":
+            raise
+
+
+def _place_digest(location: str) -> str:
+    """Return SHA-256 of a sink's place: the trail proves where it was without naming a path of this machine."""
+    return hashlib.sha256(location.encode()).hexdigest()
+
+
+def _registered(
+    profile: Profile,
+    sinks: Sequence[SinkRegistration],
+    view: View,
+    _now: InstantMs,
+) -> Verdict[None]:
+    head = view.head()
+    common = {"permit.mode": profile.mode, "permit.caller": local_caller(profile.people).name}
+    first = Step(
+        transition=Transition(
+            name=TransitionName.LEDGER_CREATED,
+            story=head.ledger_id,
+            attributes={**common, "permit.sqlite": library_version()},
+        ),
+    )
+    steps = [first] if head.sequence == 0 else []
+    for sink in sinks:
+        transition = Transition(
+            name=TransitionName.SINK_REGISTERED,
+            story=head.ledger_id,
+            attributes={
+                **common,
+                "permit.sink.name": sink.name,
+                "permit.sink.kind": sink.kind,
+                "permit.sink.location_digest": _place_digest(sink.location),
+            },
+        )
+        steps.append(Step(transition=transition, changes=(SinkRegistered(sink=sink),)))
+    return Verdict(value=None, steps=tuple(steps))

@@ -1,0 +1,272 @@
+"""The command line: what is typed becomes one command, and its answer an exit code (SUR-01, SUR-03).
+
+Nothing is decided here. Commands import the application when they run, so that `--help` loads none of it.
+Next: `issuer.commands`.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+from issuer.surfaces.cli.options import (
+    Settings,
+    budget_pairs,
+    common,
+    payload_bytes,
+    settings_of,
+    whole_pairs,
+)
+from issuer.surfaces.cli.running import run_with_issuer, trouble
+
+_CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(context_settings=_CONTEXT)
+@common
+def group(settings: Settings) -> None:
+    """Do consequential things once, as permitted, and provably."""
+    del settings
+
+
+@group.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--mode", type=click.Choice(["ordinary", "strict"]), default="ordinary", show_default=True)
+@common
+def init(settings: Settings, folder: Path, mode: str) -> None:
+    """Make an issuer in FOLDER: profile, policies, keys, ledger. A second run changes nothing."""
+    from issuer.surfaces.cli.making import run_init  # noqa: PLC0415
+
+    sys.exit(run_init(settings, folder, mode))
+
+
+@group.command()
+@common
+def demo(settings: Settings) -> None:
+    """Show one real effect in a temporary folder: permitted, done once, and on record."""
+    from issuer.surfaces.cli.making import run_demo  # noqa: PLC0415
+
+    sys.exit(run_demo(settings))
+
+
+@group.group()
+def task() -> None:
+    """Open, show, list and close tasks, and grant them more."""
+
+
+@task.command("open")
+@click.argument("name")
+@click.option("--parent", help="The task above it; without one it is a root.")
+@click.option("--subject", help="For whom; a child has its parent's.")
+@click.option(
+    "--actor", "actors", multiple=True, help="Who may act in it; a child has its parent's or fewer."
+)
+@click.option("--budget", "budget", multiple=True, metavar="UNIT=AMOUNT|inherit", help="A ceiling per unit.")
+@click.option(
+    "--expires", help="When it ends: a time with an offset, or a duration such as 8h. [default: 24h]"
+)
+@common
+def task_open(
+    settings: Settings,
+    name: str,
+    parent: str | None,
+    subject: str | None,
+    actors: tuple[str, ...],
+    budget: tuple[str, ...],
+    expires: str | None,
+) -> None:
+    """Open the task NAME."""
+    from issuer.surfaces.cli.options import expiry_ms  # noqa: PLC0415
+
+    run_with_issuer(
+        settings,
+        lambda issuer: issuer.task_open(
+            name,
+            parent=parent,
+            subject=subject,
+            actors=actors,
+            budget=budget_pairs(budget),
+            expires_ms=expiry_ms(expires),
+        ),
+    )
+
+
+@task.command("show")
+@click.argument("name")
+@common
+def task_show(settings: Settings, name: str) -> None:
+    """Show the task NAME with its budget."""
+    run_with_issuer(settings, lambda issuer: issuer.task_show(name))
+
+
+@task.command("list")
+@common
+def task_list(settings: Settings) -> None:
+    """List every task."""
+    run_with_issuer(settings, lambda issuer: issuer.task_list())
+
+
+@task.command("close")
+@click.argument("name")
+@common
+def task_close(settings: Settings, name: str) -> None:
+    """Close the task NAME: it admits nothing more."""
+    run_with_issuer(settings, lambda issuer: issuer.task_close(name))
+
+
+@task.command("grant")
+@click.argument("name")
+@click.option("--budget", "budget", multiple=True, required=True, metavar="UNIT=AMOUNT", help="What to add.")
+@common
+def task_grant(settings: Settings, name: str, budget: tuple[str, ...]) -> None:
+    """Add to the ceilings of the task NAME."""
+    run_with_issuer(settings, lambda issuer: issuer.task_grant(name, budget=whole_pairs(budget)))
+
+
+@group.command()
+@click.argument("what", metavar="OPERATION|EFFECT")
+@click.option("--task", help="The task it belongs to.")
+@click.option("--actor", help="Who acts.")
+@click.option("--subject", help="For whom. [default: the task's subject]")
+@click.option("--payload", metavar="FILE|-", help="The payload as JSON; - reads standard input.")
+@click.option("--request-key", help="The same key and content find the same effect.")
+@click.option("--wait", help="How long to wait for an approval.")
+@click.option("--hold", is_flag=True, help="Prepare and show only; request EFFECT takes it further.")
+@common
+def request(
+    settings: Settings,
+    what: str,
+    task: str | None,
+    actor: str | None,
+    subject: str | None,
+    payload: str | None,
+    request_key: str | None,
+    wait: str | None,
+    hold: bool,  # noqa: FBT001 - click passes options by name
+) -> None:
+    """Ask for a permit: prepare, decide, issue. Nothing may be sent yet."""
+    from issuer.surfaces.cli.asking import run_request  # noqa: PLC0415
+
+    run_with_issuer(
+        settings,
+        lambda issuer: run_request(
+            issuer,
+            what,
+            task=task,
+            actor=actor,
+            subject=subject,
+            payload=None if payload is None else payload_bytes(payload),
+            request_key=request_key,
+            wait=wait,
+            hold=hold,
+        ),
+    )
+
+
+@group.command()
+@click.argument("effect")
+@click.option("--payload", metavar="FILE|-", help="Restate the payload; it must be what was prepared.")
+@click.option("--task", help="Restate the task.")
+@click.option("--actor", help="Restate the actor.")
+@common
+def commit(settings: Settings, effect: str, payload: str | None, task: str | None, actor: str | None) -> None:
+    """Send the permitted EFFECT, once."""
+    run_with_issuer(
+        settings,
+        lambda issuer: issuer.commit(
+            effect,
+            payload=None if payload is None else payload_bytes(payload),
+            task=task,
+            actor=actor,
+        ),
+    )
+
+
+@group.command(context_settings={"ignore_unknown_options": True})
+@click.argument("effect")
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@common
+def dispatch(settings: Settings, effect: str, argv: tuple[str, ...]) -> None:
+    """Run COMMAND, once, for the permitted EFFECT; its output goes to standard error."""
+    run_with_issuer(settings, lambda issuer: issuer.dispatch(effect, argv))
+
+
+@group.command()
+@click.argument("effect")
+@common
+def admit(settings: Settings, effect: str) -> None:
+    """Admit EFFECT for a host that sends by itself; the answer carries its claim, once."""
+    run_with_issuer(settings, lambda issuer: issuer.admit(effect))
+
+
+@group.command()
+@click.argument("effect")
+@click.option("--claim", required=True, help="The claim that admit gave; - reads it from standard input.")
+@click.option(
+    "--outcome", type=click.Choice(["succeeded", "unknown"]), required=True, help="What became of it."
+)
+@click.option("--cost", "cost", multiple=True, metavar="UNIT=AMOUNT", help="The measured cost, if known.")
+@common
+def report(settings: Settings, effect: str, claim: str, outcome: str, cost: tuple[str, ...]) -> None:
+    """Report what became of an admitted EFFECT. A host's word never releases money."""
+    secret = sys.stdin.readline().strip() if claim == "-" else claim
+    run_with_issuer(
+        settings,
+        lambda issuer: issuer.report(
+            effect, secret, succeeded=outcome == "succeeded", cost=whole_pairs(cost) if cost else None
+        ),
+    )
+
+
+@group.command()
+@click.argument("effect")
+@common
+def show(settings: Settings, effect: str) -> None:
+    """Show EFFECT with everything on record about it."""
+    run_with_issuer(settings, lambda issuer: issuer.show(effect))
+
+
+@group.command("list")
+@click.option("--state", "states", multiple=True, help="Only effects in this state; may be repeated.")
+@common
+def list_effects(settings: Settings, states: tuple[str, ...]) -> None:
+    """List effects, oldest first."""
+    run_with_issuer(settings, lambda issuer: issuer.list(states))
+
+
+@group.group()
+def audit() -> None:
+    """Ask the audit trail."""
+
+
+@audit.command("timeline")
+@click.argument("effect")
+@common
+def audit_timeline(settings: Settings, effect: str) -> None:
+    """Show the whole story of EFFECT, span by span."""
+    run_with_issuer(settings, lambda issuer: issuer.timeline(effect))
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Run one command and exit with its code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    sys.exit(_run(arguments, lambda: group.main(args=arguments, prog_name="issuer", standalone_mode=False)))
+
+
+def _run(arguments: list[str], run: Callable[[], object]) -> int:
+    as_json = "--json" in arguments
+    try:
+        run()
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.UsageError as fault:
+        return trouble("malformed", fault.format_message(), as_json=as_json)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return 130
+    return 0
+
+
+__all__ = ["group", "main", "settings_of"]

@@ -1,0 +1,120 @@
+"""What every command understands: `--profile` and `--json`, before or after the subcommand; and how values are read."""
+
+import functools
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
+
+import click
+
+if TYPE_CHECKING:
+    from ledger.model import InstantMs
+
+PAYLOAD_BYTES_MAX: Final = 1024 * 1024
+"""Bytes read of a payload file: beyond the bound that the reader itself names, so that its refusal is the one told."""
+
+_DURATION: Final = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d)\Z")
+_UNIT_MS: Final[Mapping[str, int]] = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TASK_HOURS: Final = "24h"
+P = ParamSpec("P")
+
+
+@dataclass(slots=True, kw_only=True)
+class Settings:
+    """The options that every command has."""
+
+    profile: Path | None = None
+    as_json: bool = False
+
+    @property
+    def profile_path(self) -> Path:
+        """The profile in force: the one named, else `./profile.toml`."""
+        return self.profile or Path("profile.toml")
+
+
+def settings_of(context: click.Context) -> Settings:
+    """Return the settings of this run, made once."""
+    return context.ensure_object(Settings)
+
+
+def common(function: Callable[Concatenate[Settings, P], None]) -> Callable[P, None]:
+    """Give a command `--profile` and `--json`, and hand it the settings first."""
+
+    @click.option("--profile", "profile_", type=click.Path(path_type=Path), help="The owner's profile.")
+    @click.option("--json", "json_", is_flag=True, help="Print exactly one JSON object.")
+    @click.pass_context
+    @functools.wraps(function)
+    def wrapped(
+        context: click.Context,
+        /,
+        profile_: Path | None,
+        json_: bool,
+        *args: P.args,
+        **kwargs: P.kwargs,  # noqa: FBT001
+    ) -> None:
+        settings = settings_of(context)
+        settings.profile = profile_ or settings.profile
+        settings.as_json = json_ or settings.as_json
+        function(settings, *args, **kwargs)
+
+    return wrapped  # type: ignore[return-value]  # click adds the parameters that it takes away
+
+
+def payload_bytes(source: str) -> bytes:
+    """Return the payload document from a file, or from standard input for `-`."""
+    try:
+        if source == "-":
+            return sys.stdin.buffer.read(PAYLOAD_BYTES_MAX)
+        with Path(source).open("rb") as file:
+            return file.read(PAYLOAD_BYTES_MAX)
+    except OSError as fault:
+        raise click.UsageError(f"The payload cannot be read: {fault.strerror}.") from None
+
+
+def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        unit, equals, value = text.partition("=")
+        if not equals or not unit or not value:
+            raise click.UsageError(f"{option} is written UNIT=AMOUNT, for example {option} EUR.cent=50000.")
+        if unit in pairs:
+            raise click.UsageError(f"{option} names {unit} twice.")
+        pairs[unit] = value
+    return pairs
+
+
+def _whole(text: str, option: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,20}", text, re.ASCII):
+        raise click.UsageError(f"{option} needs a whole number after the equals sign.")
+    return int(text)
+
+
+def whole_pairs(texts: Sequence[str]) -> dict[str, int]:
+    """Return `UNIT=AMOUNT` texts as amounts per unit."""
+    return {unit: _whole(value, "--budget") for unit, value in _pairs(texts, "--budget").items()}
+
+
+def budget_pairs(texts: Sequence[str]) -> dict[str, int | str]:
+    """Return `UNIT=AMOUNT` and `UNIT=inherit` texts per unit."""
+    return {
+        unit: value if value == "inherit" else _whole(value, "--budget")
+        for unit, value in _pairs(texts, "--budget").items()
+    }
+
+
+def expiry_ms(text: str | None) -> "InstantMs":
+    """Return the instant that `--expires` names: a time with an offset, or a duration from now."""
+    from issuer.clock import now_ms, parse_instant  # noqa: PLC0415
+    from ledger.errors import Malformed  # noqa: PLC0415
+    from ledger.model import InstantMs  # noqa: PLC0415
+
+    duration = _DURATION.match(text or _TASK_HOURS)
+    if duration is not None:
+        return InstantMs(now_ms() + int(duration[1]) * _UNIT_MS[duration[2]])
+    try:
+        return parse_instant(text or "", "--expires")
+    except Malformed as fault:
+        raise click.UsageError(f"{fault.message}, or a duration such as 8h.") from None

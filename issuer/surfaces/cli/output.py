@@ -1,0 +1,129 @@
+"""How an answer is shown: one JSON object for machines, a few lines for people (SUR-03).
+
+Data goes to standard output, and with `--json` exactly one object, for a no as well. Colour is used on a terminal
+only, and not where NO_COLOR is set or the terminal is dumb. Money is shown as `900.00 EUR`; JSON keeps whole units.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+
+import click
+
+from issuer.wire.answers import Answer
+from issuer.wire.codes import CODES, Exit
+
+_CENT = ".cent"
+
+
+def amount_text(unit: str, amount: int) -> str:
+    """Return an amount for people: `900.00 EUR` for whole cents, else `3 publish`."""
+    if unit.endswith(_CENT):
+        return f"{amount // 100}.{amount % 100:02d} {unit.removesuffix(_CENT)}"
+    return f"{amount} {unit}"
+
+
+def cost_text(cost: Mapping[str, int]) -> str:
+    """Return a cost per unit for people."""
+    return ", ".join(amount_text(unit, amount) for unit, amount in cost.items())
+
+
+def wants_colour() -> bool:
+    """Say whether standard output is a terminal that shows colour."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return sys.stdout.isatty()
+
+
+def _headline(answer: Answer) -> str:
+    colours = {Exit.DONE: "green", Exit.AWAITING_APPROVAL: "yellow", Exit.UNKNOWN: "yellow"}
+    word = answer.code
+    return click.style(word, fg=colours.get(answer.exit, "red"), bold=True) if wants_colour() else word
+
+
+def _facts(answer: Answer) -> list[tuple[str, str]]:
+    facts = [
+        ("effect", answer.effect),
+        ("state", answer.state),
+        ("operation", answer.operation),
+        ("resource", answer.resource),
+        ("cost", None if answer.cost is None else cost_text(answer.cost)),
+        ("expires", answer.expires),
+    ]
+    return [(name, value) for name, value in facts if value is not None]
+
+
+def _more_lines(answer: Answer) -> list[str]:
+    lines: list[str] = []
+    for name, value in answer.more.items():
+        if name == "lines" and isinstance(value, list):
+            lines += [str(line) for line in value]
+        elif name == "timeline":
+            continue
+        elif name == "effects" and isinstance(value, list):
+            lines += [_effect_line(row) for row in value] or ["  none"]
+        elif name == "tasks" and isinstance(value, list):
+            lines += [line for row in value for line in _task_lines(row)] or ["  none"]
+        elif name == "task" and isinstance(value, dict):
+            lines += _task_lines(value)
+        elif isinstance(value, dict | list):
+            lines.append(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
+        else:
+            lines.append(f"  {name}: {value}")
+    return lines
+
+
+def _effect_line(row: Mapping[str, object]) -> str:
+    cost = row["cost"]
+    shown = cost_text(cost) if isinstance(cost, dict) else ""
+    return f"  {row['effect']}  {row['state']!s:<18} {row['operation']}  {row['resource']}  {shown}  {row['prepared']}"
+
+
+def _task_lines(row: Mapping[str, object]) -> list[str]:
+    actors = row["actors"]
+    named = ", ".join(str(actor) for actor in actors) if isinstance(actors, list) else ""
+    below = f" below {row['parent']}" if row["parent"] else ""
+    lines = [
+        f"  {row['name']}{below}: {row['state']}, for {row['subject']}, by {named}, until {row['expires']}"
+    ]
+    budget = row["budget"]
+    if isinstance(budget, dict):
+        lines += [f"    {_budget_text(unit, line)}" for unit, line in budget.items()]
+    return lines
+
+
+def _budget_text(unit: str, line: Mapping[str, object]) -> str:
+    def shown(name: str) -> str:
+        value = line[name]
+        return amount_text(unit, value) if isinstance(value, int) else str(value)
+
+    over = f", overrun {shown('overrun')}" if line["overrun"] else ""
+    return f"{unit}: ceiling {shown('ceiling')}, settled {shown('settled')}, held {shown('reserved')}{over}"
+
+
+def render(answer: Answer) -> str:
+    """Return an answer as lines for people."""
+    lines = [f"{_headline(answer)}  ({answer.issuer}, {answer.mode})"]
+    lines += [f"  {name}: {value}" for name, value in _facts(answer)]
+    lines += _more_lines(answer)
+    lines.append(answer.say or CODES[answer.code].say)
+    return "\n".join(lines)
+
+
+def show(answer: Answer, *, as_json: bool) -> None:
+    """Print an answer on standard output."""
+    if as_json:
+        click.echo(json.dumps(answer.as_json(), ensure_ascii=False))
+    else:
+        click.echo(render(answer))
+
+
+def show_trouble(code: str, message: str, *, as_json: bool, more: Mapping[str, object] | None = None) -> Exit:
+    """Print what kept a command from reaching an issuer at all, and return its exit code."""
+    answer = Answer(issuer="", code=code, mode="ordinary", say=message, more=more or {})
+    if as_json:
+        show(answer, as_json=True)
+    else:
+        click.echo(f"{code}: {message}", err=True)
+    return answer.exit

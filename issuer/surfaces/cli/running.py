@@ -1,0 +1,62 @@
+"""Opening an issuer for one command, and turning everything that can go wrong into one sentence and an exit code."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from issuer.surfaces.cli.options import Settings
+from issuer.surfaces.cli.output import show, show_trouble
+from issuer.wire.codes import Exit
+
+if TYPE_CHECKING:
+    from issuer.api import Issuer
+    from issuer.wire import Answer
+
+
+def trouble(code: str, message: str, *, as_json: bool) -> int:
+    """Tell what kept a command from running, and return its exit code."""
+    return int(show_trouble(code, message, as_json=as_json))
+
+
+def explained(run: Callable[[], int], *, as_json: bool) -> int:
+    """Run, and tell every fault of setting up in one sentence."""
+    from issuer.answering import code_of_fault  # noqa: PLC0415
+    from issuer.errors import SetupError  # noqa: PLC0415
+    from issuer.profile import ProfileRefused  # noqa: PLC0415
+    from ledger.errors import Fault  # noqa: PLC0415
+    from policies import BundleRefused, EngineUnfit  # noqa: PLC0415
+
+    try:
+        return run()
+    except ProfileRefused as fault:
+        lines = [f"{f.where}:{f.line}:{f.column}: {f.key}: {f.message}" for f in fault.findings]
+        return trouble("malformed", "The profile cannot be used.\n" + "\n".join(lines), as_json=as_json)
+    except BundleRefused as fault:
+        lines = [f"{f.file}:{f.line}:{f.column}: {f.message}" for f in fault.findings]
+        return trouble("malformed", "The policies cannot be used.\n" + "\n".join(lines), as_json=as_json)
+    except SetupError as fault:
+        code = "unsupported" if fault.reason in {"strict", "sinks_changed"} else "malformed"
+        return trouble(code, fault.message, as_json=as_json)
+    except EngineUnfit as fault:
+        return trouble("fault", str(fault), as_json=as_json)
+    except Fault as fault:
+        return trouble(code_of_fault(fault), fault.message, as_json=as_json)
+
+
+def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]") -> None:
+    """Open the issuer of the profile in force, run one command, show its answer and exit with its code."""
+
+    def opened() -> int:
+        from issuer.api import Issuer  # noqa: PLC0415
+
+        if not settings.profile_path.exists():
+            say = (
+                f"There is no {settings.profile_path}; run `issuer init FOLDER`, or name one with --profile."
+            )
+            return trouble("malformed", say, as_json=settings.as_json)
+        with Issuer.open(settings.profile_path) as issuer:
+            answer = run(issuer)
+        show(answer, as_json=settings.as_json)
+        return int(answer.exit)
+
+    sys.exit(explained(opened, as_json=settings.as_json) or int(Exit.DONE))

@@ -1,0 +1,3 @@
+"""The version of this release, written once here and in `pyproject.toml`; a test compares the two."""
+
+VERSION = "0.1.0"

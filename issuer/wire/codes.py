@@ -1,0 +1,256 @@
+"""The one table of codes: for each the exit code, the HTTP status, what to do next and one fixed sentence.
+
+Rules: SUR-02, SUR-05 (a no says what to do, and never invites a repeat of what may have been sent), SEC-04.
+`outcome_unknown` is never a status that generic layers retry. Sentences are fixed per code; an owner's `@say`
+replaces the one of a policy's no.
+Next: `issuer.wire.answers` puts a code into an answer; `docs/reference/codes.md` is generated from this table.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from ledger.refusals import RETRYABLE, RefusalCode
+from ledger.states import EffectState
+
+
+class Exit(IntEnum):
+    """Exit codes of the command line."""
+
+    DONE = 0
+    OUR_FAULT = 1
+    USAGE = 2
+    DENIED = 3
+    AWAITING_APPROVAL = 4
+    UNKNOWN = 5
+    BUDGET = 6
+    REFUSED = 7
+    UNAVAILABLE = 8
+    SERVICE_SAID_NO = 9
+
+
+class Next(StrEnum):
+    """What a caller should do with an answer."""
+
+    COMMIT = "commit"
+    DISPATCH = "dispatch"
+    WAIT = "wait"
+    PREPARE_AGAIN = "prepare_again"
+    TELL_A_PERSON = "tell_a_person"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """One code and everything that every surface says with it."""
+
+    name: str
+    exit: Exit
+    http: int
+    next: Next
+    say: str
+    retryable: bool
+
+
+def _row(
+    name: str, exit_code: Exit, http: int, what_next: Next, say: str, *, retryable: bool = False
+) -> Code:
+    return Code(name=name, exit=exit_code, http=http, next=what_next, say=say, retryable=retryable)
+
+
+def _no(code: RefusalCode, exit_code: Exit, http: int, what_next: Next, say: str) -> Code:
+    return _row(str(code), exit_code, http, what_next, say, retryable=RETRYABLE[code])
+
+
+_R = RefusalCode
+_E = Exit
+_N = Next
+
+_STATES: Final = (
+    _row("prepared", _E.DONE, 200, _N.COMMIT, "Prepared and held; nothing may be sent yet."),
+    _row(
+        "permitted", _E.DONE, 201, _N.COMMIT, "Permitted once; nothing may be sent yet: commit it to send it."
+    ),
+    _row(
+        "awaiting_approval",
+        _E.AWAITING_APPROVAL,
+        202,
+        _N.WAIT,
+        "A person has to approve this; wait, and do not ask again.",
+    ),
+    _row("admitted", _E.DONE, 200, _N.DISPATCH, "Admitted: send it now, once, and report what became of it."),
+    _row("succeeded", _E.DONE, 200, _N.STOP, "It was done, once."),
+    _row(
+        "failed",
+        _E.SERVICE_SAID_NO,
+        200,
+        _N.TELL_A_PERSON,
+        "It was sent, and the service says it failed; it may have cost something.",
+    ),
+    _row(
+        "no_effect",
+        _E.SERVICE_SAID_NO,
+        200,
+        _N.TELL_A_PERSON,
+        "It was sent, and the service says nothing happened; nothing is charged.",
+    ),
+    _row(
+        "not_dispatched",
+        _E.UNAVAILABLE,
+        503,
+        _N.PREPARE_AGAIN,
+        "Nothing was sent and nothing is charged; prepare it again.",
+    ),
+    _row("opened", _E.DONE, 201, _N.STOP, "The task is open."),
+    _row("closed", _E.DONE, 200, _N.STOP, "The task is closed; what it has in flight is still settled."),
+    _row("granted", _E.DONE, 200, _N.STOP, "The ceiling is raised."),
+    _row("created", _E.DONE, 201, _N.STOP, "The issuer is ready."),
+    _row("found", _E.DONE, 200, _N.STOP, "This is what is on record."),
+    _row(
+        "fault",
+        _E.OUR_FAULT,
+        500,
+        _N.TELL_A_PERSON,
+        "Something is wrong inside the issuer; nothing more was done.",
+    ),
+)
+
+_NOES: Final = (
+    _no(_R.MALFORMED, _E.USAGE, 400, _N.STOP, "The request cannot be read as what it should be."),
+    _no(_R.UNSUPPORTED, _E.REFUSED, 422, _N.STOP, "Not supported yet."),
+    _no(
+        _R.LEDGER_UNAVAILABLE,
+        _E.UNAVAILABLE,
+        503,
+        _N.TELL_A_PERSON,
+        "The ledger is not available; nothing was sent.",
+    ),
+    _no(
+        _R.AUDIT_UNAVAILABLE,
+        _E.UNAVAILABLE,
+        503,
+        _N.TELL_A_PERSON,
+        "The audit trail cannot be written; nothing was sent.",
+    ),
+    _no(
+        _R.KEYS_UNAVAILABLE,
+        _E.UNAVAILABLE,
+        503,
+        _N.TELL_A_PERSON,
+        "The issuer's keys are not available; nothing was sent.",
+    ),
+    _no(
+        _R.CLOCK_UNTRUSTED,
+        _E.UNAVAILABLE,
+        503,
+        _N.TELL_A_PERSON,
+        "The clock cannot be trusted; nothing was sent.",
+    ),
+    _no(_R.NOT_FOUND, _E.USAGE, 404, _N.STOP, "There is no such effect here."),
+    _no(
+        _R.UNKNOWN_REFERENCE,
+        _E.USAGE,
+        422,
+        _N.STOP,
+        "The request names something that the owner has not declared.",
+    ),
+    _no(
+        _R.MISMATCH,
+        _E.REFUSED,
+        422,
+        _N.STOP,
+        "This is not what was prepared under that reference; nothing was sent.",
+    ),
+    _no(
+        _R.REQUEST_KEY_REUSED, _E.REFUSED, 422, _N.STOP, "That request key already stands for something else."
+    ),
+    _no(_R.FORBIDDEN, _E.REFUSED, 403, _N.STOP, "This caller may not do that."),
+    _no(
+        _R.OUTCOME_UNKNOWN,
+        _E.UNKNOWN,
+        409,
+        _N.TELL_A_PERSON,
+        "It may have been done. It is never sent again; its budget stays held until the truth is known.",
+    ),
+    _no(
+        _R.AUDIT_PENDING,
+        _E.UNKNOWN,
+        409,
+        _N.TELL_A_PERSON,
+        "It was sent and its outcome is on record, but the audit trail has not confirmed it yet. Do not repeat it.",
+    ),
+    _no(_R.ALREADY_CONSUMED, _E.REFUSED, 409, _N.STOP, "This permit is spent; nothing was sent."),
+    _no(_R.NAME_TAKEN, _E.REFUSED, 409, _N.STOP, "There is already a task of that name."),
+    _no(_R.NOT_PERMITTED_YET, _E.REFUSED, 409, _N.WAIT, "This effect has no permit; nothing was sent."),
+    _no(_R.DENIED, _E.DENIED, 403, _N.STOP, "No policy permits this."),
+    _no(
+        _R.POLICY_ERROR,
+        _E.DENIED,
+        403,
+        _N.TELL_A_PERSON,
+        "A policy could not be evaluated, so this is denied.",
+    ),
+    _no(_R.DECLINED, _E.DENIED, 403, _N.STOP, "A person declined this."),
+    _no(_R.WITHDRAWN, _E.REFUSED, 409, _N.STOP, "This effect was withdrawn."),
+    _no(_R.REVOKED, _E.REFUSED, 409, _N.STOP, "The permit was revoked; nothing was sent."),
+    _no(_R.EXPIRED, _E.REFUSED, 409, _N.PREPARE_AGAIN, "The permit has expired; nothing was sent."),
+    _no(_R.TASK_CLOSED, _E.REFUSED, 409, _N.STOP, "The task is closed; nothing was sent."),
+    _no(_R.TASK_EXPIRED, _E.REFUSED, 409, _N.STOP, "The task has expired; nothing was sent."),
+    _no(
+        _R.PERMIT_BROKEN,
+        _E.REFUSED,
+        409,
+        _N.TELL_A_PERSON,
+        "The permit's seal does not open; nothing was sent.",
+    ),
+    _no(
+        _R.PREPARE_AGAIN,
+        _E.REFUSED,
+        409,
+        _N.PREPARE_AGAIN,
+        "Something this effect was bound to has changed; nothing was sent.",
+    ),
+    _no(
+        _R.CLASS_EXHAUSTED,
+        _E.BUDGET,
+        409,
+        _N.TELL_A_PERSON,
+        "The bound on automatic permits of this class is used up.",
+    ),
+    _no(
+        _R.BUDGET_OVERRUN,
+        _E.BUDGET,
+        409,
+        _N.TELL_A_PERSON,
+        "An effect cost more than was reserved, which blocks this budget.",
+    ),
+    _no(
+        _R.BUDGET_EXCEEDED,
+        _E.BUDGET,
+        409,
+        _N.TELL_A_PERSON,
+        "The budget does not bear this; nothing was sent.",
+    ),
+    _no(_R.LEDGER_FULL, _E.BUDGET, 409, _N.TELL_A_PERSON, "The ledger is full; nothing was sent."),
+)
+
+CODES: Final = MappingProxyType({code.name: code for code in (*_STATES, *_NOES)})
+"""Every code that an answer can carry, by name."""
+
+_STATE_CODES: Final = MappingProxyType(
+    {
+        EffectState.UNKNOWN: str(_R.OUTCOME_UNKNOWN),
+        EffectState.ADMITTED: str(_R.ALREADY_CONSUMED),
+    },
+)
+
+
+def code_of(state: EffectState) -> str:
+    """Return the code that tells somebody else where an effect stands."""
+    return _STATE_CODES.get(state, str(state))
+
+
+def exit_of(name: str) -> Exit:
+    """Return the exit code of a code."""
+    return CODES[name].exit

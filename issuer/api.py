@@ -16,7 +16,7 @@ from issuer.clock import now_ms
 from issuer.commands.tasks import NewTask
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
-from issuer.house import House
+from issuer.house import House, Visit
 from issuer.wire import Answer
 from issuer.wiring import open_house, span_recorder
 from ledger.errors import Fault
@@ -55,6 +55,9 @@ class Issuer:
         )
         return cls(house, local_caller(house.profile.people))
 
+    def _visit(self, command: str) -> Visit:
+        return Visit(house=self._house, caller=self._caller, command=command)
+
     @property
     def name(self) -> str:
         """The issuer's name and the first digits of its ledger id."""
@@ -79,23 +82,23 @@ class Issuer:
             budget=budget,
             expires_ms=expires_ms,
         )
-        return commands.task_open(self._house, self._caller, ask)
+        return commands.task_open(self._visit("task-open"), ask)
 
     def task_show(self, name: str) -> Answer:
         """Show one task with its budget."""
-        return commands.task_show(self._house, self._caller, name)
+        return commands.task_show(self._visit("task-show"), name)
 
     def task_list(self) -> Answer:
         """List every task."""
-        return commands.task_list(self._house, self._caller)
+        return commands.task_list(self._visit("task-list"))
 
     def task_close(self, name: str) -> Answer:
         """Close a task."""
-        return commands.task_close(self._house, self._caller, name)
+        return commands.task_close(self._visit("task-close"), name)
 
     def task_grant(self, name: str, *, budget: Mapping[str, int]) -> Answer:
         """Add to a task's own ceilings."""
-        return commands.task_grant(self._house, self._caller, name, budget)
+        return commands.task_grant(self._visit("task-grant"), name, budget)
 
     def request(
         self,
@@ -117,11 +120,11 @@ class Issuer:
             payload=payload,
             request_key=request_key,
         )
-        return commands.request(self._house, self._caller, ask, hold=hold)
+        return commands.request(self._visit("request"), ask, hold=hold)
 
     def request_held(self, effect: str) -> Answer:
         """Take a held effect further."""
-        return commands.request_held(self._house, self._caller, effect)
+        return commands.request_held(self._visit("request"), effect)
 
     def commit(
         self,
@@ -133,33 +136,33 @@ class Issuer:
     ) -> Answer:
         """Send a permitted effect, once. What is restated must be what was prepared."""
         restated = Restated(payload=payload, task=task, actor=actor)
-        return commands.commit(self._house, self._caller, effect, restated)
+        return commands.commit(self._visit("commit"), effect, restated)
 
     def dispatch(self, effect: str, argv: Sequence[str]) -> Answer:
         """Run the host's own command for a permitted effect, once."""
-        return commands.dispatch_child(self._house, self._caller, effect, argv)
+        return commands.dispatch_child(self._visit("dispatch"), effect, argv)
 
     def admit(self, effect: str) -> Answer:
         """Admit an effect that a host outside sends; the answer carries its claim, once."""
-        return commands.admit_host(self._house, self._caller, effect)
+        return commands.admit_host(self._visit("admit"), effect)
 
     def report(
         self, effect: str, claim: str, *, succeeded: bool, cost: Mapping[str, int] | None = None
     ) -> Answer:
         """Report what became of an admitted effect, with its claim."""
-        return commands.report(self._house, self._caller, effect, claim, succeeded=succeeded, cost=cost)
+        return commands.report(self._visit("report"), effect, claim, succeeded=succeeded, cost=cost)
 
     def show(self, effect: str) -> Answer:
         """Show one effect."""
-        return commands.show(self._house, self._caller, effect)
+        return commands.show(self._visit("show"), effect)
 
     def list(self, states: Sequence[str] = ()) -> Answer:
         """List effects, in `states` where some are named."""
-        return commands.list_effects(self._house, self._caller, states)
+        return commands.list_effects(self._visit("list"), states)
 
     def timeline(self, effect: str) -> Answer:
         """Show the whole story of one effect."""
-        return commands.timeline_of(self._house, self._caller, effect)
+        return commands.timeline_of(self._visit("audit-timeline"), effect)
 
     def close(self) -> None:
         """Let go of everything. Admissions of this process that are still open become `unknown` for others."""

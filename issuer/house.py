@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from audit import Delivery
+from issuer.caller import Caller
 from issuer.instance import Instance
 from issuer.operations.registry import Operation
 from issuer.profile import Profile
 from issuer.sealing import KeyRing, ProtectedStore
-from ledger.model import Unit
-from ledger.port import Ledger
+from ledger.model import InstantMs, PathNode, Unit
+from ledger.port import Ledger, View
 from policies import Bundle, Directory
 
 ID_SHOWN: Final = slice(4, 12)
@@ -27,6 +28,7 @@ class House:
 
     Attributes:
         units: every unit that some operation costs.
+        now: the clock; inside a transaction the ledger's own reading counts, and only that.
         observe: told the name of each numbered step as it is reached (`issuer.flow.steps`).
     """
 
@@ -40,6 +42,7 @@ class House:
     units: tuple[Unit, ...]
     delivery: Delivery
     instance: Instance
+    now: Callable[[], InstantMs]
     observe: Callable[[str], None]
 
     @property
@@ -51,3 +54,21 @@ class House:
     def mode(self) -> str:
         """`strict` or `ordinary` (OPR-03)."""
         return self.profile.mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """One call: whose house it is, who calls, and what was asked for; `command` is what a refusal's span names."""
+
+    house: House
+    caller: Caller
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locked:
+    """What a decision stands on: the view under the ledger's lock, its one instant, and the task with its ancestors."""
+
+    view: View
+    now: InstantMs
+    path: tuple[PathNode, ...]

@@ -102,7 +102,7 @@ def registered_sinks(profile: Profile, ledger: Ledger) -> tuple[Sink, ...]:
     served = {name: sink for name, sink in profile.audit.sinks.items() if sink.type == "jsonl"}
     for name in {*placed, *served}:
         if (name in placed) != (name in served):
-            say = f"The audit sink {name} differs between profile and ledger; adding or replacing one is not supported yet."
+            say = f"The audit sink {name} differs between profile and ledger; changing sinks is not supported yet."
             raise SetupError("sinks_changed", say)
     return tuple(
         JsonlSink(Path(placed[name].location), ledger.ledger_id, name=name, required=sink.required)
@@ -158,6 +158,7 @@ def open_house(
             units=all_units(profile),
             delivery=Delivery(sinks, LedgerSpans(ledger)),
             instance=Instance(places.instances, new_instance()),
+            now=clock,
             observe=observe,
         )
     except BaseException:

@@ -94,7 +94,8 @@ def checked_name(name: object, what: str) -> str:
         raise Malformed(
             "not_a_name",
             what,
-            f"{what} must be 1 to {NAME_LENGTH_MAX} letters, digits or . _ : / @ + - and start and end with a letter or digit",
+            f"{what} must be 1 to {NAME_LENGTH_MAX} letters, digits or . _ : / @ + -, "
+            "and start and end with a letter or digit",
         )
     return name
 

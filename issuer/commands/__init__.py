@@ -17,7 +17,7 @@ __all__ = [
     "timeline_of",
 ]
 
-from issuer.commands.using import admit_host, commit, dispatch_child, report
-from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.asking import request, request_held
+from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.tasks import task_close, task_grant, task_list, task_open, task_show
+from issuer.commands.using import admit_host, commit, dispatch_child, report

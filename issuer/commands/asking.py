@@ -7,14 +7,13 @@ sent. The same request key and content give the same effect (EFF-11).
 from dataclasses import dataclass, replace
 
 from issuer import answering
-from issuer.caller import Caller
 from issuer.commands.edge import at_the_edge
 from issuer.flow import spans
 from issuer.flow.issue import Issued, issue
 from issuer.flow.prepare import Ask, Draft, differing_field, drafted_effect, prepare
 from issuer.flow.reference import bound_operation, find_effect, open_binding, refuse_target
 from issuer.flow.refusing import RefusedError
-from issuer.house import House
+from issuer.house import House, Locked, Visit
 from issuer.ids import random_bytes
 from issuer.sealing import NONCE_BYTES
 from issuer.wire import Answer, code_of
@@ -36,47 +35,49 @@ class _Requested:
     say: str = ""
 
 
-def request(house: House, caller: Caller, ask: Ask, *, hold: bool = False) -> Answer:
+def request(visit: Visit, ask: Ask, *, hold: bool = False) -> Answer:
     """Ask for a permit for a new effect, or find the one that this request key already stands for."""
-    return at_the_edge(house, caller, "request", lambda: _requested(house, caller, ask, hold=hold))
+    return at_the_edge(visit, lambda: _requested(visit, ask, hold=hold))
 
 
-def _requested(house: House, caller: Caller, ask: Ask, *, hold: bool) -> Answer:
-    draft = prepare(house, caller, ask)
-    known = _known(house, caller, draft)
+def _requested(visit: Visit, ask: Ask, *, hold: bool) -> Answer:
+    draft = prepare(visit, ask)
+    known = _known(visit, draft)
     if known is not None:
-        return _again(house, caller, draft, known)
-    house.delivery.probe()
+        return _again(visit, draft, known)
+    visit.house.delivery.probe()
     if draft.pinned.has_protected:
         nonce = random_bytes(NONCE_BYTES)
-        house.protected.put(draft.effect_id, draft.pinned.protected_content(), nonce)
-    committed = house.ledger.transact(
-        lambda view, now: _created(house, caller, draft, view, now, hold=hold),
+        visit.house.protected.put(draft.effect_id, draft.pinned.protected_content(), nonce)
+    committed = visit.house.ledger.transact(
+        lambda view, now: _created(visit, draft, view, now, hold=hold),
     )
     effect = committed.value.effect
     if draft.pinned.has_protected and (effect is None or effect.effect_id != draft.effect_id):
-        house.protected.erase(draft.effect_id)
+        visit.house.protected.erase(draft.effect_id)
     if effect is not None and effect.effect_id != draft.effect_id:
-        return _again(house, caller, draft, effect)
-    return _answer(house, committed)
+        return _again(visit, draft, effect)
+    return _answer(visit.house, committed)
 
 
-def _known(house: House, caller: Caller, draft: Draft) -> Effect | None:
+def _known(visit: Visit, draft: Draft) -> Effect | None:
     """Return the effect that this request key stands for, if there is one."""
 
     def look(view: View) -> Effect | None:
         task = view.task_named(draft.ask.task)
-        return None if task is None else view.effect_for_key(caller.name, task.task_id, draft.request_key)
+        return (
+            None if task is None else view.effect_for_key(visit.caller.name, task.task_id, draft.request_key)
+        )
 
-    return house.ledger.read(look)
+    return visit.house.ledger.read(look)
 
 
-def _again(house: House, caller: Caller, draft: Draft, known: Effect) -> Answer:
+def _again(visit: Visit, draft: Draft, known: Effect) -> Answer:
     """Answer a repeated request: the same effect, or the field that differs (EFF-11)."""
     field = differing_field(known.request, draft.request)
     if field is not None:
         raise RefusedError(RefusalCode.REQUEST_KEY_REUSED, field=field.removeprefix("payload."))
-    return _standing(house, known)
+    return _standing(visit.house, known)
 
 
 def _standing(house: House, effect: Effect) -> Answer:
@@ -87,8 +88,7 @@ def _standing(house: House, effect: Effect) -> Answer:
 
 
 def _created(
-    house: House,
-    caller: Caller,
+    visit: Visit,
     draft: Draft,
     view: View,
     now: InstantMs,
@@ -98,7 +98,7 @@ def _created(
     task = view.task_named(draft.ask.task)
     path = () if task is None else view.path(task.task_id)
     if task is not None:
-        known = view.effect_for_key(caller.name, task.task_id, draft.request_key)
+        known = view.effect_for_key(visit.caller.name, task.task_id, draft.request_key)
         if known is not None:  # another process was faster with the same key
             return Verdict(value=_Requested(effect=known))
     no = (
@@ -107,13 +107,12 @@ def _created(
         or refuse_cost(path, draft.cost)
     )
     if no is not None:
-        step = Step(transition=spans.refused(house, caller, "request", no))
+        step = Step(transition=spans.refused(visit, no))
         return Verdict(value=_Requested(effect=None), refusal=no, steps=(step,))
-    effect = drafted_effect(house, caller, draft, path, now)
+    effect = drafted_effect(visit, draft, path, now)
     prepared = Step(
         transition=spans.moved(
-            house,
-            caller,
+            visit,
             effect,
             EffectState.PREPARED,
             cost=spans.amounts(effect.cost),
@@ -123,7 +122,7 @@ def _created(
     )
     if hold:
         return Verdict(value=_Requested(effect=effect), steps=(prepared,))
-    issued = issue(house, caller, draft.pinned, effect, path, view, now, stored=False)
+    issued = issue(visit, draft.pinned, effect, Locked(view=view, now=now, path=path), stored=False)
     return _issued(effect, issued, before=(prepared,))
 
 
@@ -145,27 +144,27 @@ def _answer(house: House, committed: Committed[_Requested]) -> Answer:
     return answering.about(house, code_of(requested.effect.state), requested.effect)
 
 
-def request_held(house: House, caller: Caller, reference: str) -> Answer:
+def request_held(visit: Visit, reference: str) -> Answer:
     """Take a held effect further: decide and issue."""
     found: list[Effect] = []
 
     def run() -> Answer:
-        effect = find_effect(house, caller, reference)
+        effect = find_effect(visit, reference)
         if effect is None:
             raise RefusedError(RefusalCode.NOT_FOUND)
         found.append(effect)
-        return _held(house, caller, effect)
+        return _held(visit, effect)
 
-    return at_the_edge(house, caller, "request", run, found)
+    return at_the_edge(visit, run, found)
 
 
-def _held(house: House, caller: Caller, effect: Effect) -> Answer:
+def _held(visit: Visit, effect: Effect) -> Answer:
     if effect.state is not EffectState.PREPARED:
-        return _standing(house, effect)
-    operation = bound_operation(house, effect)
-    pinned = open_binding(house, effect, operation)
-    changed = refuse_target(house, pinned)
-    house.delivery.probe()
+        return _standing(visit.house, effect)
+    operation = bound_operation(visit.house, effect)
+    pinned = open_binding(visit.house, effect, operation)
+    changed = refuse_target(visit.house, pinned)
+    visit.house.delivery.probe()
 
     def decide(view: View, now: InstantMs) -> Verdict[_Requested]:
         current = view.effect(effect.effect_id)
@@ -181,8 +180,10 @@ def _held(house: House, caller: Caller, effect: Effect) -> Answer:
             or refuse_cost(path, current.cost)
         )
         if no is not None:
-            step = Step(transition=spans.refused(house, caller, "request", no, effect=current))
+            step = Step(transition=spans.refused(visit, no, effect=current))
             return Verdict(value=_Requested(effect=current), refusal=no, steps=(step,))
-        return _issued(current, issue(house, caller, pinned, current, path, view, now, stored=True))
+        return _issued(
+            current, issue(visit, pinned, current, Locked(view=view, now=now, path=path), stored=True)
+        )
 
-    return _answer(house, house.ledger.transact(decide))
+    return _answer(visit.house, visit.house.ledger.transact(decide))

@@ -6,10 +6,9 @@ A refusal from before a transaction gets its own committed span here, once calle
 from collections.abc import Callable, Sequence
 
 from issuer import answering
-from issuer.caller import Caller
 from issuer.flow import spans
 from issuer.flow.refusing import RefusedError
-from issuer.house import House
+from issuer.house import Visit
 from issuer.wire import Answer
 from ledger.changes import Step
 from ledger.errors import Fault, Malformed
@@ -18,26 +17,22 @@ from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 
 
-def record_refusal(
-    house: House, caller: Caller, command: str, refusal: Refusal, effect: Effect | None
-) -> None:
+def record_refusal(visit: Visit, refusal: Refusal, effect: Effect | None) -> None:
     """Commit the span of a no that no transaction of its own could carry.
 
     Raises:
         Fault: as `ledger.port.Ledger.transact`; the no stands all the same.
     """
-    step = Step(transition=spans.refused(house, caller, command, refusal, effect=effect))
+    step = Step(transition=spans.refused(visit, refusal, effect=effect))
 
     def decide(_view: View, _now: InstantMs) -> Verdict[None]:
         return Verdict(value=None, steps=(step,))
 
-    house.ledger.transact(decide)
+    visit.house.ledger.transact(decide)
 
 
 def at_the_edge(
-    house: House,
-    caller: Caller,
-    command: str,
+    visit: Visit,
     run: Callable[[], Answer],
     found: Sequence[Effect] = (),
 ) -> Answer:
@@ -48,30 +43,28 @@ def at_the_edge(
     try:
         return run()
     except RefusedError as no:
-        return _recorded(house, caller, command, no.refusal, no.say, found)
+        return _recorded(visit, no.refusal, no.say, found)
     except Malformed as fault:
         refusal = Refusal(code=RefusalCode.MALFORMED, field=fault.field)
-        recorded = _recorded(house, caller, command, refusal, "", found)
+        recorded = _recorded(visit, refusal, "", found)
         return (
             recorded
             if recorded.code != str(RefusalCode.MALFORMED)
-            else answering.faulted(house, fault, found[-1] if found else None)
+            else answering.faulted(visit.house, fault, found[-1] if found else None)
         )
     except Fault as fault:
-        return answering.faulted(house, fault, found[-1] if found else None)
+        return answering.faulted(visit.house, fault, found[-1] if found else None)
 
 
 def _recorded(
-    house: House,
-    caller: Caller,
-    command: str,
+    visit: Visit,
     refusal: Refusal,
     say: str,
     found: Sequence[Effect],
 ) -> Answer:
     effect = found[-1] if found else None
     try:
-        record_refusal(house, caller, command, refusal, effect)
+        record_refusal(visit, refusal, effect)
     except Fault as fault:
-        return answering.faulted(house, fault, effect)
-    return answering.refused(house, refusal, effect, say=say)
+        return answering.faulted(visit.house, fault, effect)
+    return answering.refused(visit.house, refusal, effect, say=say)

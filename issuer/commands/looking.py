@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 from audit import TimelineEntry, readable_line, timeline
 from issuer import answering
-from issuer.caller import Caller
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.commands.standing import standing_code
 from issuer.flow.orphans import sweep
 from issuer.flow.reference import find_effect
 from issuer.flow.refusing import RefusedError
-from issuer.house import House
+from issuer.house import Visit
 from issuer.wire import Answer, code_of
 from ledger.errors import Fault, Malformed
 from ledger.model import Effect
@@ -24,30 +23,32 @@ from ledger.refusals import RefusalCode
 from ledger.states import EffectState
 
 
-def swept(house: House, caller: Caller) -> str | None:
+def swept(visit: Visit) -> str | None:
     """Sweep, or return why that could not be done; reading goes on either way (LED-04)."""
     try:
-        sweep(house, caller)
+        sweep(visit)
     except Fault as fault:
         return answering.code_of_fault(fault)
     return None
 
 
-def show(house: House, caller: Caller, reference: str) -> Answer:
+def show(visit: Visit, reference: str) -> Answer:
     """Show one effect with everything on record about it (EFF-09)."""
 
     def run() -> Answer:
-        problem = swept(house, caller)
-        effect = find_effect(house, caller, reference)
+        problem = swept(visit)
+        effect = find_effect(visit, reference)
         if effect is None:
             raise RefusedError(RefusalCode.NOT_FOUND)
-        record = house.ledger.read(lambda view: _record(view, effect))
+        record = visit.house.ledger.read(lambda view: _record(view, effect))
         if problem is not None:
             record["not_swept"] = problem
-        code = standing_code(house, effect)
-        return answering.about(house, "found", effect, say=answering.say_of(code), more={"record": record})
+        code = standing_code(visit.house, effect)
+        return answering.about(
+            visit.house, "found", effect, say=answering.say_of(code), more={"record": record}
+        )
 
-    return at_the_edge(house, caller, "show", run)
+    return at_the_edge(visit, run)
 
 
 def _record(view: View, effect: Effect) -> dict[str, object]:
@@ -104,13 +105,13 @@ def _states(words: Sequence[str]) -> tuple[EffectState, ...]:
         raise Malformed("not_one_of", "state", f"a state is one of {known}") from None
 
 
-def list_effects(house: House, caller: Caller, states: Sequence[str] = ()) -> Answer:
+def list_effects(visit: Visit, states: Sequence[str] = ()) -> Answer:
     """List this caller's effects, in `states` where some are named, oldest first."""
 
     def run() -> Answer:
         wanted = _states(states)
-        problem = swept(house, caller)
-        effects = house.ledger.read(lambda view: view.effects(states=wanted))
+        problem = swept(visit)
+        effects = visit.house.ledger.read(lambda view: view.effects(states=wanted))
         rows = [
             {
                 "effect": effect.effect_id,
@@ -122,32 +123,32 @@ def list_effects(house: House, caller: Caller, states: Sequence[str] = ()) -> An
                 "prepared": instant_text(effect.prepared_ms),
             }
             for effect in effects
-            if effect.caller == caller.name
+            if effect.caller == visit.caller.name
         ]
         more: dict[str, object] = {"effects": rows}
         if problem is not None:
             more["not_swept"] = problem
-        return answering.about(house, "found", more=more)
+        return answering.about(visit.house, "found", more=more)
 
-    return at_the_edge(house, caller, "list", run)
+    return at_the_edge(visit, run)
 
 
-def timeline_of(house: House, caller: Caller, reference: str) -> Answer:
+def timeline_of(visit: Visit, reference: str) -> Answer:
     """Show the whole story of one effect, span by span (AUD-05)."""
 
     def run() -> Answer:
-        swept(house, caller)
-        effect = find_effect(house, caller, reference)
+        swept(visit)
+        effect = find_effect(visit, reference)
         if effect is None:
             raise RefusedError(RefusalCode.NOT_FOUND)
-        entries = house.ledger.read(lambda view: timeline(view, effect.effect_id))
+        entries = visit.house.ledger.read(lambda view: timeline(view, effect.effect_id))
         more: dict[str, object] = {
             "timeline": [_entry(entry) for entry in entries],
             "lines": [readable_line(entry) for entry in entries],
         }
-        return answering.about(house, "found", effect, more=more)
+        return answering.about(visit.house, "found", effect, more=more)
 
-    return at_the_edge(house, caller, "audit-timeline", run)
+    return at_the_edge(visit, run)
 
 
 def _entry(entry: TimelineEntry) -> dict[str, object]:

@@ -8,18 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from issuer import answering
-from issuer.caller import Caller
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.commands.looking import swept
 from issuer.flow import spans
 from issuer.flow.prepare import refuse_unserved
 from issuer.flow.refusing import RefusedError
-from issuer.house import House
+from issuer.house import House, Visit
 from issuer.ids import new_task_id
 from issuer.wire import Answer
-from ledger.changes import CeilingGranted, Step, TaskMoved, TaskOpened
 from ledger.budgets import available
+from ledger.changes import CeilingGranted, Step, TaskMoved, TaskOpened
 from ledger.errors import Broken, Malformed
 from ledger.model import (
     AMOUNT_MAX,
@@ -53,20 +52,24 @@ class NewTask:
     expires_ms: InstantMs
 
 
-def task_open(house: House, caller: Caller, ask: NewTask) -> Answer:
+def task_open(visit: Visit, ask: NewTask) -> Answer:
     """Open a task, a root or below a parent."""
 
     def run() -> Answer:
-        refuse_unserved(house.profile, None)
-        ceilings = _ceilings(house, ask)
+        refuse_unserved(visit.house.profile, None)
+        ceilings = _ceilings(visit.house, ask)
         checked_name(ask.name, "task")
-        _known(house, ask)
-        committed = house.ledger.transact(lambda view, now: _opened(house, caller, ask, ceilings, view, now))
+        _known(visit.house, ask)
+        committed = visit.house.ledger.transact(lambda view, now: _opened(visit, ask, ceilings, view, now))
         if committed.refusal is not None or committed.value is None:
-            return answering.refused(house, committed.refusal or Refusal(code=RefusalCode.UNKNOWN_REFERENCE))
-        return answering.about(house, "opened", more={"task": _shown(house, committed.value.task_id)})
+            return answering.refused(
+                visit.house, committed.refusal or Refusal(code=RefusalCode.UNKNOWN_REFERENCE)
+            )
+        return answering.about(
+            visit.house, "opened", more={"task": _shown(visit.house, committed.value.task_id)}
+        )
 
-    return at_the_edge(house, caller, "task-open", run)
+    return at_the_edge(visit, run)
 
 
 def _ceilings(house: House, ask: NewTask) -> Mapping[Unit, int | None]:
@@ -92,8 +95,7 @@ def _known(house: House, ask: NewTask) -> None:
 
 
 def _opened(
-    house: House,
-    caller: Caller,
+    visit: Visit,
     ask: NewTask,
     ceilings: Mapping[Unit, int | None],
     view: View,
@@ -101,7 +103,7 @@ def _opened(
 ) -> Verdict[Task | None]:
     no = _refuse_opening(ask, view, now)
     if no is not None:
-        step = Step(transition=spans.refused(house, caller, "task-open", no))
+        step = Step(transition=spans.refused(visit, no))
         return Verdict(value=None, refusal=no, steps=(step,))
     parent = None if ask.parent is None else view.task_named(ask.parent)
     task_id = new_task_id()
@@ -118,8 +120,7 @@ def _opened(
         opened_ms=now,
     )
     transition = spans.of_task(
-        house,
-        caller,
+        visit,
         TransitionName.TASK_OPENED,
         task,
         ceiling=tuple(
@@ -157,31 +158,32 @@ def _refuse_opening(ask: NewTask, view: View, now: InstantMs) -> Refusal | None:
 class _Change:
     """One change of an open task: why not, or the step that makes it."""
 
-    command: str
     code: str
     refuse: Callable[[View, Task], Refusal | None]
     step: Callable[[Task], Step]
 
 
-def _changed(house: House, caller: Caller, name: str, change: _Change) -> Answer:
+def _changed(visit: Visit, name: str, change: _Change) -> Answer:
     def decide(view: View, _now: InstantMs) -> Verdict[Task | None]:
         task = view.task_named(name)
         missing = Refusal(code=RefusalCode.UNKNOWN_REFERENCE, field="task")
         no = missing if task is None else change.refuse(view, task)
         if task is None or no is not None:
-            step = Step(transition=spans.refused(house, caller, change.command, no or missing))
+            step = Step(transition=spans.refused(visit, no or missing))
             return Verdict(value=None, refusal=no or missing, steps=(step,))
         return Verdict(value=task, steps=(change.step(task),))
 
-    committed = house.ledger.transact(decide)
+    committed = visit.house.ledger.transact(decide)
     if committed.refusal is not None:
-        return answering.refused(house, committed.refusal)
+        return answering.refused(visit.house, committed.refusal)
     if committed.value is None:
         raise Broken("a changed task is missing")
-    return answering.about(house, change.code, more={"task": _shown(house, committed.value.task_id)})
+    return answering.about(
+        visit.house, change.code, more={"task": _shown(visit.house, committed.value.task_id)}
+    )
 
 
-def task_close(house: House, caller: Caller, name: str) -> Answer:
+def task_close(visit: Visit, name: str) -> Answer:
     """Close a task: it admits nothing more, and what it has in flight is still settled (BUD-05)."""
 
     def refuse(_view: View, task: Task) -> Refusal | None:
@@ -190,18 +192,18 @@ def task_close(house: House, caller: Caller, name: str) -> Answer:
         )
 
     def step(task: Task) -> Step:
-        transition = spans.of_task(house, caller, TransitionName.TASK_CLOSED, task)
+        transition = spans.of_task(visit, TransitionName.TASK_CLOSED, task)
         return Step(transition=transition, changes=(TaskMoved(task_id=task.task_id, state=TaskState.CLOSED),))
 
-    change = _Change(command="task-close", code="closed", refuse=refuse, step=step)
-    return at_the_edge(house, caller, "task-close", lambda: _changed(house, caller, name, change))
+    change = _Change(code="closed", refuse=refuse, step=step)
+    return at_the_edge(visit, lambda: _changed(visit, name, change))
 
 
-def task_grant(house: House, caller: Caller, name: str, budget: Mapping[str, int]) -> Answer:
+def task_grant(visit: Visit, name: str, budget: Mapping[str, int]) -> Answer:
     """Add to a task's own ceilings; each amount is at least 1."""
 
     def run() -> Answer:
-        granted = _granted(house, budget)
+        granted = _granted(visit.house, budget)
 
         def refuse(view: View, task: Task) -> Refusal | None:
             if task.state is TaskState.CLOSED:
@@ -217,7 +219,7 @@ def task_grant(house: House, caller: Caller, name: str, budget: Mapping[str, int
 
         def step(task: Task) -> Step:
             transition = spans.of_task(
-                house, caller, TransitionName.TASK_GRANTED, task, granted=spans.amounts(granted)
+                visit, TransitionName.TASK_GRANTED, task, granted=spans.amounts(granted)
             )
             grants = tuple(
                 CeilingGranted(task_id=task.task_id, unit=unit, amount=amount)
@@ -225,11 +227,9 @@ def task_grant(house: House, caller: Caller, name: str, budget: Mapping[str, int
             )
             return Step(transition=transition, changes=grants)
 
-        return _changed(
-            house, caller, name, _Change(command="task-grant", code="granted", refuse=refuse, step=step)
-        )
+        return _changed(visit, name, _Change(code="granted", refuse=refuse, step=step))
 
-    return at_the_edge(house, caller, "task-grant", run)
+    return at_the_edge(visit, run)
 
 
 def _granted(house: House, budget: Mapping[str, int]) -> Mapping[Unit, int]:
@@ -244,30 +244,30 @@ def _granted(house: House, budget: Mapping[str, int]) -> Mapping[Unit, int]:
     return granted
 
 
-def task_show(house: House, caller: Caller, name: str) -> Answer:
+def task_show(visit: Visit, name: str) -> Answer:
     """Show one task with its budget at every unit."""
 
     def run() -> Answer:
-        swept(house, caller)
-        task = house.ledger.read(lambda view: view.task_named(name))
+        swept(visit)
+        task = visit.house.ledger.read(lambda view: view.task_named(name))
         if task is None:
             raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="task")
-        return answering.about(house, "found", more={"task": _shown(house, task.task_id)})
+        return answering.about(visit.house, "found", more={"task": _shown(visit.house, task.task_id)})
 
-    return at_the_edge(house, caller, "task-show", run)
+    return at_the_edge(visit, run)
 
 
-def task_list(house: House, caller: Caller) -> Answer:
+def task_list(visit: Visit) -> Answer:
     """List every task, oldest first."""
 
     def run() -> Answer:
-        swept(house, caller)
-        tasks = house.ledger.read(lambda view: view.tasks())
+        swept(visit)
+        tasks = visit.house.ledger.read(lambda view: view.tasks())
         return answering.about(
-            house, "found", more={"tasks": [_shown(house, task.task_id) for task in tasks]}
+            visit.house, "found", more={"tasks": [_shown(visit.house, task.task_id) for task in tasks]}
         )
 
-    return at_the_edge(house, caller, "task-list", run)
+    return at_the_edge(visit, run)
 
 
 def _line(line: BudgetLine) -> dict[str, object]:

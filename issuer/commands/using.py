@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from issuer import answering
-from issuer.caller import Caller
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.commands.standing import SETTLED, settled_answer
-from issuer.flow.admit import Admitted, Winner, admit, claim_hash, winner_here, winner_outside
+from issuer.flow.admit import Admitted, Attempt, Winner, admit, claim_hash, winner_here, winner_outside
 from issuer.flow.binding import Pinned
-from issuer.flow.dispatch import Send, adapter_send, confirmed, dispatch
+from issuer.flow.dispatch import Send, Won, adapter_send, confirmed, dispatch
 from issuer.flow.reference import (
     NOTHING_RESTATED,
     Restated,
@@ -29,80 +28,81 @@ from issuer.flow.reference import (
 from issuer.flow.refusing import RefusedError
 from issuer.flow.settle import Outcome, host_claims, not_sent, settle
 from issuer.flow.steps import Reached
-from issuer.house import House
+from issuer.house import House, Visit
 from issuer.operations.contract import Order, Proof
 from issuer.operations.host_adapter import run_child
 from issuer.wire import Answer
-from ledger.errors import CommitUncertain, Fault
+from ledger.errors import Fault
 from ledger.model import Effect, costs
 from ledger.port import Committed
 from ledger.refusals import RefusalCode
 from ledger.states import EffectState
 
 
-def commit(house: House, caller: Caller, reference: str, restated: Restated = NOTHING_RESTATED) -> Answer:
+def commit(visit: Visit, reference: str, restated: Restated = NOTHING_RESTATED) -> Answer:
     """Admit an effect that the issuer sends itself, send it once, and answer what became of it."""
 
     def run(effect: Effect) -> Answer:
         if effect.state in SETTLED and restated == NOTHING_RESTATED:
-            return settled_answer(house, effect)
-        pinned = _bound(house, effect, restated)
+            return settled_answer(visit.house, effect)
+        pinned = _bound(visit.house, effect, restated)
         if effect.state in SETTLED:
-            return settled_answer(house, effect)
+            return settled_answer(visit.house, effect)
         if pinned.operation.is_sent_by_host:
             say = "The host sends this operation itself; use dispatch, or admit and report."
             raise RefusedError(RefusalCode.UNSUPPORTED, field="commit", say=say)
-        return _used(house, caller, effect, pinned, adapter_send(house, pinned), "commit")
+        return _used(visit, effect, pinned, adapter_send(visit.house, pinned))
 
-    return _referenced(house, caller, "commit", reference, run)
+    return _referenced(visit, reference, run)
 
 
-def dispatch_child(house: House, caller: Caller, reference: str, argv: Sequence[str]) -> Answer:
+def dispatch_child(visit: Visit, reference: str, argv: Sequence[str]) -> Answer:
     """Admit an effect that the host sends, run the host's command under the claim, and record what it says."""
 
     def run(effect: Effect) -> Answer:
         if effect.state in SETTLED:
-            return settled_answer(house, effect)
-        pinned = _bound(house, effect, NOTHING_RESTATED)
+            return settled_answer(visit.house, effect)
+        pinned = _bound(visit.house, effect, NOTHING_RESTATED)
         _demand_host(pinned, "dispatch")
 
         def send(order: Order) -> Outcome:
             result = run_child(
                 argv, effect_id=effect.effect_id, remaining_ms=order.remaining_ms, env=os.environ
             )
-            house.observe(Reached.ANSWERED)
+            visit.house.observe(Reached.ANSWERED)
             succeeded = result.proof is Proof.SUCCEEDED
             return host_claims(effect, succeeded=succeeded, reported=None, source=result.source)
 
-        return _used(house, caller, effect, pinned, send, "dispatch")
+        return _used(visit, effect, pinned, send)
 
-    return _referenced(house, caller, "dispatch", reference, run)
+    return _referenced(visit, reference, run)
 
 
-def admit_host(house: House, caller: Caller, reference: str) -> Answer:
+def admit_host(visit: Visit, reference: str) -> Answer:
     """Admit an effect that a host outside sends; the answer carries, once, the claim it reports with."""
 
     def run(effect: Effect) -> Answer:
-        pinned = _bound(house, effect, NOTHING_RESTATED)
+        pinned = _bound(visit.house, effect, NOTHING_RESTATED)
         _demand_host(pinned, "admit")
         winner = winner_outside()
-        committed = _admitted(house, caller, effect, pinned, winner, "admit")
+        committed = _admitted(visit, effect, pinned, winner)
         claim = committed.value.claim
         if committed.refusal is not None or claim is None:
-            return _refused(house, committed)
-        if not confirmed(house, committed.sequence):
-            settle(house, caller, effect, winner.claim_hash, not_sent("audit_unavailable"), "admit")
+            return _refused(visit.house, committed)
+        if not confirmed(visit.house, committed.sequence):
+            settle(visit, effect, winner.claim_hash, not_sent("audit_unavailable"))
             none = replace(effect, state=EffectState.NO_EFFECT)
-            return answering.about(house, str(RefusalCode.PREPARE_AGAIN), none)
+            return answering.about(visit.house, str(RefusalCode.PREPARE_AGAIN), none)
         more = {"claim": winner.secret, "deadline": instant_text(claim.deadline_ms)}
-        return answering.about(house, "admitted", replace(effect, state=EffectState.ADMITTED), more=more)
+        return answering.about(
+            visit.house, "admitted", replace(effect, state=EffectState.ADMITTED), more=more
+        )
 
-    return _referenced(house, caller, "admit", reference, run)
+    return _referenced(visit, reference, run)
 
 
 def report(
-    house: House,
-    caller: Caller,
+    visit: Visit,
     reference: str,
     claim: str,
     *,
@@ -117,21 +117,19 @@ def report(
     def run(effect: Effect) -> Answer:
         reported = None if cost is None else costs(cost)
         outcome = host_claims(effect, succeeded=succeeded, reported=reported, source="host:report")
-        committed = settle(house, caller, effect, claim_hash(claim), outcome, "report")
+        committed = settle(visit, effect, claim_hash(claim), outcome)
         if committed.refusal is not None:
-            return answering.refused(house, committed.refusal, committed.value)
+            return answering.refused(visit.house, committed.refusal, committed.value)
         after = replace(committed.value, state=outcome.target, sequence=committed.sequence)
         if outcome.target is EffectState.UNKNOWN:
-            return answering.about(house, str(RefusalCode.OUTCOME_UNKNOWN), after)
-        return settled_answer(house, after)
+            return answering.about(visit.house, str(RefusalCode.OUTCOME_UNKNOWN), after)
+        return settled_answer(visit.house, after)
 
-    return _referenced(house, caller, "report", reference, run)
+    return _referenced(visit, reference, run)
 
 
 def _referenced(
-    house: House,
-    caller: Caller,
-    command: str,
+    visit: Visit,
     reference: str,
     run: Callable[[Effect], Answer],
 ) -> Answer:
@@ -139,13 +137,13 @@ def _referenced(
     found: list[Effect] = []
 
     def look_and_run() -> Answer:
-        effect = find_effect(house, caller, reference)
+        effect = find_effect(visit, reference)
         if effect is None:
             raise RefusedError(RefusalCode.NOT_FOUND)
         found.append(effect)
         return run(effect)
 
-    return at_the_edge(house, caller, command, look_and_run, found)
+    return at_the_edge(visit, look_and_run, found)
 
 
 def _bound(house: House, effect: Effect, restated: Restated) -> Pinned:
@@ -164,45 +162,29 @@ def _demand_host(pinned: Pinned, command: str) -> None:
         raise RefusedError(RefusalCode.UNSUPPORTED, field=command, say=say)
 
 
-def _admitted(
-    house: House,
-    caller: Caller,
-    effect: Effect,
-    pinned: Pinned,
-    winner: Winner,
-    command: str,
-) -> Committed[Admitted]:
+def _admitted(visit: Visit, effect: Effect, pinned: Pinned, winner: Winner) -> Committed[Admitted]:
     """Probe the sinks, look at the object, and run the admission (AUD-02, EFF-07, ADM-02)."""
-    house.delivery.probe()
-    house.observe(Reached.SINKS_PROBED)
-    target = refuse_target(house, pinned) if effect.state is EffectState.PERMITTED else None
-    return admit(house, caller, effect, pinned, winner, target, command)
+    visit.house.delivery.probe()
+    visit.house.observe(Reached.SINKS_PROBED)
+    target = refuse_target(visit.house, pinned) if effect.state is EffectState.PERMITTED else None
+    return admit(visit, effect, Attempt(pinned=pinned, winner=winner, target=target))
 
 
-def _used(
-    house: House,
-    caller: Caller,
-    effect: Effect,
-    pinned: Pinned,
-    send: Send,
-    command: str,
-) -> Answer:
+def _used(visit: Visit, effect: Effect, pinned: Pinned, send: Send) -> Answer:
     """Admit, and dispatch where this caller won."""
-    winner = winner_here(house)
-    try:
-        committed = _admitted(house, caller, effect, pinned, winner, command)
-    except CommitUncertain as fault:
-        return answering.faulted(house, fault, effect)
+    winner = winner_here(visit.house)
+    committed = _admitted(visit, effect, pinned, winner)
     claim = committed.value.claim
     if committed.refusal is not None or claim is None:
-        return _refused(house, committed)
+        return _refused(visit.house, committed)
+    won = Won(effect=effect, pinned=pinned, winner=winner, claim=claim, sequence=committed.sequence)
     try:
-        done = dispatch(house, caller, effect, pinned, winner, claim, committed.sequence, send)
+        done = dispatch(visit, won, send)
     except Fault:
         # The outcome could not be recorded: the effect stays admitted, and that counts as possibly sent.
         admitted = replace(effect, state=EffectState.ADMITTED)
-        return answering.about(house, str(RefusalCode.OUTCOME_UNKNOWN), admitted)
-    return answering.about(house, done.code, done.effect)
+        return answering.about(visit.house, str(RefusalCode.OUTCOME_UNKNOWN), admitted)
+    return answering.about(visit.house, done.code, done.effect)
 
 
 def _refused(house: House, committed: Committed[Admitted]) -> Answer:

@@ -9,20 +9,20 @@ Next: step 5, `issuer.flow.dispatch`, which only the winner reaches.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from issuer.caller import Caller
 from issuer.flow import spans
 from issuer.flow.binding import Pinned
 from issuer.flow.decide import decide, decision_attributes
 from issuer.flow.orphans import gone_senders, orphaned_step
-from issuer.house import House
+from issuer.house import House, Locked, Visit
 from issuer.ids import new_claim
 from issuer.sealing import SealBroken, open_permit
 from ledger.budgets import refuse_cost, reserved_lines
 from ledger.changes import CostReserved, DecisionRecorded, EffectMoved, PermitUsed, Step
 from ledger.errors import Broken
-from ledger.model import Claim, Effect, InstantMs, PathNode, Permit, Tier
+from ledger.model import Claim, Effect, InstantMs, Permit, Tier
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_path, refuse_permit, refuse_state
@@ -78,53 +78,52 @@ class Admitted:
     say: str = ""
 
 
-def admit(
-    house: House,
-    caller: Caller,
-    effect: Effect,
-    pinned: Pinned,
-    winner: Winner,
-    target: Refusal | None,
-    command: str,
-) -> Committed[Admitted]:
-    """Admit `effect` for `winner`, or say why not; a no leaves permit and budget untouched, and is on record.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One caller's try at an admission.
 
-    `target` is what the last look at the object said (rule 5).
+    Attributes:
+        pinned: what the effect is bound to, opened and proven.
+        winner: the claim it will hold if it wins.
+        target: what the last look at the object said against it, or None (rule 5).
+    """
+
+    pinned: Pinned
+    winner: Winner
+    target: Refusal | None
+
+
+def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]:
+    """Admit `effect`, or say why not; a no leaves permit and budget untouched, and is on record.
 
     Raises:
         Fault: as `ledger.port.Ledger.transact`.
     """
-    known = house.ledger.read(lambda view: view.claim(effect.effect_id))
-    gone = gone_senders(house, () if known is None else (known,))
+    known = visit.house.ledger.read(lambda view: view.claim(effect.effect_id))
+    gone = gone_senders(visit.house, () if known is None else (known,))
 
     def decide_under_lock(view: View, now: InstantMs) -> Verdict[Admitted]:
         current = view.effect(effect.effect_id)
         if current is None:
             raise Broken("an effect that was read is gone")
-        is_gone = current.effect_id in gone
-        orphaned = orphaned_step(
-            house, caller, current, view.claim(current.effect_id), now, sender_is_gone=is_gone
-        )
+        claim, is_gone = view.claim(current.effect_id), current.effect_id in gone
+        orphaned = orphaned_step(visit, current, claim, now, sender_is_gone=is_gone)
         if orphaned is not None:  # 1
             no = Refusal(code=RefusalCode.OUTCOME_UNKNOWN)
             return Verdict(value=Admitted(effect=current), refusal=no, steps=(orphaned,))
-        path = view.path(current.task_id)
-        no_yet = _refuse_before_policy(house, view, current, path, target, now)
+        locked = Locked(view=view, now=now, path=view.path(current.task_id))
+        no_yet = _refuse_before_policy(visit.house, current, locked, attempt.target)
         if no_yet is not None:
-            return _refused(house, caller, current, no_yet, command)
-        return _decided(house, caller, pinned, current, path, view, winner, now, command)
+            return _refused(visit, current, no_yet)
+        return _decided(visit, attempt, current, locked)
 
-    return house.ledger.transact(decide_under_lock)
+    return visit.house.ledger.transact(decide_under_lock)
 
 
 def _refuse_before_policy(
-    house: House,
-    view: View,
-    effect: Effect,
-    path: tuple[PathNode, ...],
-    target: Refusal | None,
-    now: InstantMs,
+    house: House, effect: Effect, locked: Locked, target: Refusal | None
 ) -> Refusal | None:
+    view = locked.view
     permit = view.permit(effect.effect_id)
     return (
         refuse_state(effect)  # 1
@@ -132,10 +131,10 @@ def _refuse_before_policy(
             permit,
             used=permit is not None and view.is_used(permit.permit_id),
             in_trail=view.was_admitted(effect.effect_id),
-            now=now,
+            now=locked.now,
         )
         or _refuse_seal(house, effect, permit)  # 3
-        or refuse_path(path, now)  # 4
+        or refuse_path(locked.path, locked.now)  # 4
         or target  # 5
     )
 
@@ -176,59 +175,30 @@ def _refuse_seal(house: House, effect: Effect, permit: Permit | None) -> Refusal
     return None
 
 
-def _decided(
-    house: House,
-    caller: Caller,
-    pinned: Pinned,
-    effect: Effect,
-    path: tuple[PathNode, ...],
-    view: View,
-    winner: Winner,
-    now: InstantMs,
-    command: str,
-) -> Verdict[Admitted]:
-    permit = view.permit(effect.effect_id)
+def _decided(visit: Visit, attempt: Attempt, effect: Effect, locked: Locked) -> Verdict[Admitted]:
+    permit = locked.view.permit(effect.effect_id)
     if permit is None:
         raise Broken("a permit that was read is gone")
-    decided = decide(
-        house, pinned, effect, path, view, now, stored=True, taken=permit.tier is Tier.ISSUE
-    )  # 6
-    allowed = decided.decision.issue.allowed or (
-        permit.tier is Tier.APPROVAL and decided.decision.approval.allowed
-    )
-    if not allowed:
-        code = RefusalCode.POLICY_ERROR if decided.decision.code == "policy_error" else RefusalCode.DENIED
-        attributes = decision_attributes(decided.decision)
-        return _refused(
-            house,
-            caller,
-            effect,
-            Refusal(code=code),
-            command,
-            say=decided.decision.say or "",
-            extra=dict(attributes),
-        )
-    no_money = refuse_cost(path, effect.cost)  # 7
+    taken = permit.tier is Tier.ISSUE
+    decided = decide(visit.house, attempt.pinned, effect, locked, stored=True, taken=taken)  # 6
+    decision = decided.decision
+    if not (decision.issue.allowed or (permit.tier is Tier.APPROVAL and decision.approval.allowed)):
+        code = RefusalCode.POLICY_ERROR if decision.code == "policy_error" else RefusalCode.DENIED
+        said = decision_attributes(decision)
+        return _refused(visit, effect, Refusal(code=code), say=decision.say or "", extra=said)
+    no_money = refuse_cost(locked.path, effect.cost)  # 7
     if no_money is not None:
-        return _refused(house, caller, effect, no_money, command)
-    claim = Claim(  # 8
-        effect_id=effect.effect_id,
-        instance=winner.instance,
-        boot=winner.boot,
-        claim_hash=winner.claim_hash,
-        admitted_ms=now,
-        deadline_ms=InstantMs(now + pinned.operation.deadline_ms),
-    )
+        return _refused(visit, effect, no_money)
+    claim = _claim(attempt, effect, locked.now)  # 8
     transition = spans.moved(
-        house,
-        caller,
+        visit,
         effect,
         EffectState.ADMITTED,
         tier=str(permit.tier),
         cost=spans.amounts(effect.cost),
         deadline__ms=claim.deadline_ms,
-        reservation=reserved_lines(path, effect.cost),
-        **decision_attributes(decided.decision),
+        reservation=reserved_lines(locked.path, effect.cost),
+        **decision_attributes(decision),
     )
     step = Step(
         transition=transition,
@@ -242,25 +212,30 @@ def _decided(
     return Verdict(value=Admitted(effect=effect, claim=claim), steps=(step,))
 
 
+def _claim(attempt: Attempt, effect: Effect, now: InstantMs) -> Claim:
+    return Claim(
+        effect_id=effect.effect_id,
+        instance=attempt.winner.instance,
+        boot=attempt.winner.boot,
+        claim_hash=attempt.winner.claim_hash,
+        admitted_ms=now,
+        deadline_ms=InstantMs(now + attempt.pinned.operation.deadline_ms),
+    )
+
+
 def _refused(
-    house: House,
-    caller: Caller,
+    visit: Visit,
     effect: Effect,
     refusal: Refusal,
-    command: str,
     *,
     say: str = "",
-    extra: dict[str, str | tuple[str, ...]] | None = None,
+    extra: Mapping[str, str | tuple[str, ...]] | None = None,
 ) -> Verdict[Admitted]:
-    """Return a no with its span. A permit found expired under the lock ends the effect, which is a move of its own."""
+    """Return a no with its span. A permit found expired under the lock ends its effect: a move of its own."""
     if refusal.code is RefusalCode.EXPIRED and effect.state is EffectState.PERMITTED:
         moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.EXPIRED)
-        expired = Step(
-            transition=spans.moved(house, caller, effect, EffectState.EXPIRED, reason="lifetime_over"),
-            changes=(moved,),
-        )
-        return Verdict(value=Admitted(effect=effect), refusal=refusal, steps=(expired,))
-    transition = spans.refused(house, caller, command, refusal, effect=effect, **(extra or {}))
-    return Verdict(
-        value=Admitted(effect=effect, say=say), refusal=refusal, steps=(Step(transition=transition),)
-    )
+        transition = spans.moved(visit, effect, EffectState.EXPIRED, reason="lifetime_over")
+        step = Step(transition=transition, changes=(moved,))
+        return Verdict(value=Admitted(effect=effect), refusal=refusal, steps=(step,))
+    step = Step(transition=spans.refused(visit, refusal, effect=effect, **(extra or {})))
+    return Verdict(value=Admitted(effect=effect, say=say), refusal=refusal, steps=(step,))

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from issuer.clock import LocalTime, local_time
 from issuer.flow.binding import Pinned
-from issuer.house import House
+from issuer.house import House, Locked
 from issuer.operations.registry import Operation
 from ledger.budgets import remaining
 from ledger.canonical import canonical_bytes
-from ledger.model import CounterTake, DecisionRow, Effect, InstantMs, PathNode, Repetition, plain
+from ledger.model import CounterTake, DecisionRow, Effect, PathNode, Repetition, plain
 from ledger.port import View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_takes
 from ledger.states import PENDING, UNRESOLVED
-from policies import UNBOUNDED, ClockFact, Decision, Earlier, Facts, FactsRefused, Limits, TaskFact, Usage
+from policies import UNBOUNDED, ClockFact, Decision, Earlier, Facts, Limits, TaskFact, Usage
 from policies import decide as decide_by_policy
 
 DECISION_VERSION = 1
@@ -41,6 +41,15 @@ class Decided:
     takes: tuple[CounterTake, ...]
     exhausted: Refusal | None
     row: DecisionRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """How an effect stands to what is counted: the owner's wall clock, and whether it is in the counts itself."""
+
+    local: LocalTime
+    stored: bool
+    taken: bool
 
 
 def class_takes(
@@ -129,22 +138,12 @@ def _limits(operation: Operation) -> Limits:
     )
 
 
-def _facts(
-    house: House,
-    pinned: Pinned,
-    effect: Effect,
-    path: tuple[PathNode, ...],
-    view: View,
-    clock: ClockFact,
-    day: str,
-    *,
-    stored: bool,
-    taken: bool,
-) -> Facts:
+def _facts(house: House, pinned: Pinned, effect: Effect, locked: Locked, counted: _Counted) -> Facts:
     operation = pinned.operation
     visible = {
         field.name: pinned.values[field.name] for field in operation.fields if field.exposure != "secret"
     }
+    local = counted.local
     return Facts(
         actor=effect.actor,
         subject=effect.subject,
@@ -154,7 +153,7 @@ def _facts(
         resource_id=pinned.resource_id,
         attributes=visible,
         cost=plain(effect.cost),
-        remaining=plain(remaining(path, house.units)),
+        remaining=plain(remaining(locked.path, house.units)),
         recipients=pinned.recipients,
         tasks=tuple(
             TaskFact(
@@ -164,46 +163,34 @@ def _facts(
                 depth=node.task.depth,
                 expires_ms=node.task.expires_ms,
             )
-            for node in path
+            for node in locked.path
         ),
-        earlier=_earlier(view, effect, stored=stored),
-        usage=_usage(view, operation, effect, day, taken=taken),
+        earlier=_earlier(locked.view, effect, stored=counted.stored),
+        usage=_usage(locked.view, operation, effect, local.day, taken=counted.taken),
         limits=_limits(operation),
-        clock=clock,
+        clock=ClockFact(now_ms=locked.now, minute_of_day=local.minute_of_day, weekday=local.weekday),
     )
 
 
 def decide(
-    house: House,
-    pinned: Pinned,
-    effect: Effect,
-    path: tuple[PathNode, ...],
-    view: View,
-    now: InstantMs,
-    *,
-    stored: bool,
-    taken: bool,
+    house: House, pinned: Pinned, effect: Effect, locked: Locked, *, stored: bool, taken: bool
 ) -> Decided:
     """Decide about `effect` on what the lock holds still.
 
     `stored` says that the ledger already has the effect, `taken` that it has already taken from its class bounds;
-    both are left out of what it is measured against.
-
-    Raises:
-        FactsRefused: never; facts that cannot be stated deny as `policy_error` inside `policies`.
+    both are left out of what it is measured against. Facts that cannot be stated deny as `policy_error`.
     """
-    local: LocalTime = local_time(now, house.profile.timezone)
-    clock = ClockFact(now_ms=now, minute_of_day=local.minute_of_day, weekday=local.weekday)
-    facts = _facts(house, pinned, effect, path, view, clock, local.day, stored=stored, taken=taken)
+    local = local_time(locked.now, house.profile.timezone)
+    facts = _facts(house, pinned, effect, locked, _Counted(local=local, stored=stored, taken=taken))
     decision = decide_by_policy(house.bundle, house.directory, facts)
     takes: tuple[CounterTake, ...] = ()
     exhausted: Refusal | None = None
     if decision.issue.allowed:
-        takes = class_takes(pinned.operation, effect, path, local.day)
-        exhausted = None if taken else _exhausted(pinned.operation, effect, takes, view)
+        takes = class_takes(pinned.operation, effect, locked.path, local.day)
+        exhausted = None if taken else _exhausted(pinned.operation, effect, takes, locked.view)
         if exhausted is not None:
             decision, takes = decision.without_automatic(), ()
-    row = DecisionRow(effect_id=effect.effect_id, body=_record(pinned, facts, decision), at_ms=now)
+    row = DecisionRow(effect_id=effect.effect_id, body=_record(pinned, facts, decision), at_ms=locked.now)
     return Decided(decision=decision, takes=takes, exhausted=exhausted, row=row)
 
 
@@ -253,9 +240,6 @@ def _numbers(record: Earlier | Usage | Limits | ClockFact) -> dict[str, int]:
 def error_words(decision: Decision) -> tuple[str, ...]:
     """Return a decision's troubles as a span shows them: `policy-id:reason`."""
     return tuple(f"{error.policy_id or '-'}:{error.reason}" for error in decision.errors)
-
-
-__all__ = ["Decided", "FactsRefused", "class_takes", "decide", "error_words"]
 
 
 def decision_attributes(decision: Decision) -> Mapping[str, str | tuple[str, ...]]:

@@ -13,15 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from audit import AuditUnavailable
-from issuer.caller import Caller
-from issuer.clock import now_ms
 from issuer.flow.admit import Winner
 from issuer.flow.binding import Pinned
 from issuer.flow.prepare import request_of
 from issuer.flow.settle import Outcome, from_answer, lost, not_sent, settle
 from issuer.flow.steps import Reached
-from issuer.house import House
+from issuer.house import House, Visit
 from issuer.operations.contract import Answer, NotDispatchedError, Order
+from issuer.wire import code_of
 from ledger.errors import Fault
 from ledger.model import Claim, DurationMs, Effect
 from ledger.refusals import RefusalCode
@@ -52,36 +51,38 @@ def adapter_send(house: House, pinned: Pinned) -> Send:
     return send
 
 
-def dispatch(
-    house: House,
-    caller: Caller,
-    effect: Effect,
-    pinned: Pinned,
-    winner: Winner,
-    claim: Claim,
-    sequence: int,
-    send: Send,
-) -> Dispatched:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Won:
+    """An admission that this caller won: what it may send, and with what it reports.
+
+    Attributes:
+        sequence: of the admission's span, which every required sink has to acknowledge.
+    """
+
+    effect: Effect
+    pinned: Pinned
+    winner: Winner
+    claim: Claim
+    sequence: int
+
+
+def dispatch(visit: Visit, won: Won, send: Send) -> Dispatched:
     """Send an admitted effect once and record what became of it.
 
     Raises:
         Fault: the outcome could not be recorded; the effect stays admitted, counts as possibly sent, and turns
             `unknown` by itself (design, failure table).
     """
-    outcome, code = _sent(house, caller, effect, pinned, winner, claim, sequence, send)
-    committed = settle(house, caller, effect, winner.claim_hash, outcome, "commit")
-    house.observe(Reached.SETTLED)
-    settled = house.ledger.read(lambda view: view.effect(effect.effect_id)) or committed.value
-    if code is None:
-        code = (
-            str(RefusalCode.OUTCOME_UNKNOWN) if settled.state is EffectState.UNKNOWN else str(settled.state)
-        )
-    if not confirmed(house, committed.sequence) and settled.state in {
-        EffectState.SUCCEEDED,
-        EffectState.FAILED,
-    }:
+    outcome, code = _sent(visit, won, send)
+    committed = settle(visit, won.effect, won.winner.claim_hash, outcome)
+    visit.house.observe(Reached.SETTLED)
+    effect_id = won.effect.effect_id
+    settled = visit.house.ledger.read(lambda view: view.effect(effect_id)) or committed.value
+    code = code or code_of(settled.state)
+    reportable = {EffectState.SUCCEEDED, EffectState.FAILED}
+    if not confirmed(visit.house, committed.sequence) and settled.state in reportable:
         code = str(RefusalCode.AUDIT_PENDING)
-    house.observe(Reached.OUTCOME_ACKNOWLEDGED)
+    visit.house.observe(Reached.OUTCOME_ACKNOWLEDGED)
     return Dispatched(code=code, effect=settled)
 
 
@@ -94,32 +95,23 @@ def confirmed(house: House, sequence: int) -> bool:
     return True
 
 
-def _sent(
-    house: House,
-    caller: Caller,
-    effect: Effect,
-    pinned: Pinned,
-    winner: Winner,
-    claim: Claim,
-    sequence: int,
-    send: Send,
-) -> tuple[Outcome, str | None]:
+def _sent(visit: Visit, won: Won, send: Send) -> tuple[Outcome, str | None]:
     """Do 1 to 3; return what is known, and the code where it is not simply the state."""
     try:
-        house.delivery.acknowledge(sequence)  # 1
+        visit.house.delivery.acknowledge(won.sequence)  # 1
     except AuditUnavailable:
         return not_sent("audit_unavailable"), str(RefusalCode.PREPARE_AGAIN)
-    house.observe(Reached.ACKNOWLEDGED)
-    reason = _stopped(house, effect, claim)  # 2
+    visit.house.observe(Reached.ACKNOWLEDGED)
+    reason = _stopped(visit.house, won.effect, won.claim)  # 2
     if reason is not None:
         return not_sent(reason), str(RefusalCode.PREPARE_AGAIN)
-    house.observe(Reached.LOOKED_AGAIN)
+    visit.house.observe(Reached.LOOKED_AGAIN)
     order = Order(
-        effect_id=effect.effect_id,
-        request=request_of(house, pinned),
-        preparation=pinned.preparation,
-        deadline_ms=claim.deadline_ms,
-        remaining_ms=DurationMs(max(0, claim.deadline_ms - now_ms())),
+        effect_id=won.effect.effect_id,
+        request=request_of(visit.house, won.pinned),
+        preparation=won.pinned.preparation,
+        deadline_ms=won.claim.deadline_ms,
+        remaining_ms=DurationMs(max(0, won.claim.deadline_ms - visit.house.now())),
     )
     try:
         return send(order), None  # 3
@@ -129,7 +121,7 @@ def _sent(
         return lost(_word(fault)), None
     except BaseException as fault:
         # An interrupted caller: the truth is recorded first, then the interruption goes on (AUD-02).
-        settle(house, caller, effect, winner.claim_hash, lost(_word(fault)), "commit")
+        settle(visit, won.effect, won.winner.claim_hash, lost(_word(fault)))
         raise
 
 
@@ -141,7 +133,7 @@ def _stopped(house: House, effect: Effect, claim: Claim) -> str | None:
         )
     except Fault:
         return "ledger_unavailable"
-    now = now_ms()
+    now = house.now()
     if current is None or current.state is not EffectState.ADMITTED:
         return "no_longer_admitted"
     if now >= claim.deadline_ms:

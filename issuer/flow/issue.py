@@ -7,17 +7,15 @@ Next: step 4, `issuer.flow.admit`.
 
 from dataclasses import dataclass
 
-from issuer.caller import Caller
 from issuer.flow import spans
 from issuer.flow.binding import Pinned
 from issuer.flow.decide import Decided, decide, decision_attributes
 from issuer.flow.prepare import lifetime_caps
-from issuer.house import House
+from issuer.house import House, Locked, Visit
 from issuer.ids import new_permit_id, random_bytes
 from issuer.sealing import NONCE_BYTES, PermitClaims, seal_permit
 from ledger.changes import DecisionRecorded, EffectMoved, PermitIssued, Step
-from ledger.model import Effect, InstantMs, PathNode, Permit, Tier
-from ledger.port import View
+from ledger.model import Effect, InstantMs, Permit, Tier
 from ledger.refusals import Refusal, RefusalCode
 from ledger.states import EffectState
 
@@ -34,13 +32,10 @@ class Issued:
 
 
 def issue(
-    house: House,
-    caller: Caller,
+    visit: Visit,
     pinned: Pinned,
     effect: Effect,
-    path: tuple[PathNode, ...],
-    view: View,
-    now: InstantMs,
+    locked: Locked,
     *,
     stored: bool,
 ) -> Issued:
@@ -48,29 +43,27 @@ def issue(
 
     `stored` says that the ledger already has the effect (it was held).
     """
-    decided = decide(house, pinned, effect, path, view, now, stored=stored, taken=False)
+    decided = decide(visit.house, pinned, effect, locked, stored=stored, taken=False)
     match decided.decision.code:
         case "permit":
-            return _permitted(house, caller, pinned, effect, path, decided, now)
+            return _permitted(visit, pinned, effect, locked, decided)
         case "approval":
-            return _awaiting(house, caller, effect, decided)
+            return _awaiting(visit, effect, decided)
         case "denied" | "policy_error":
-            return _denied(house, caller, effect, decided)
+            return _denied(visit, effect, decided)
 
 
 def _permitted(
-    house: House,
-    caller: Caller,
+    visit: Visit,
     pinned: Pinned,
     effect: Effect,
-    path: tuple[PathNode, ...],
+    locked: Locked,
     decided: Decided,
-    now: InstantMs,
 ) -> Issued:
-    permit = sealed(house, effect, Tier.ISSUE, lifetime_caps(pinned.operation, path, now), now)
+    caps = lifetime_caps(pinned.operation, locked.path, locked.now)
+    permit = sealed(visit.house, effect, Tier.ISSUE, caps, locked.now)
     transition = spans.moved(
-        house,
-        caller,
+        visit,
         effect,
         EffectState.PERMITTED,
         tier=str(Tier.ISSUE),
@@ -124,10 +117,9 @@ def sealed(house: House, effect: Effect, tier: Tier, caps: dict[str, int], now: 
     )
 
 
-def _awaiting(house: House, caller: Caller, effect: Effect, decided: Decided) -> Issued:
+def _awaiting(visit: Visit, effect: Effect, decided: Decided) -> Issued:
     transition = spans.moved(
-        house,
-        caller,
+        visit,
         effect,
         EffectState.AWAITING_APPROVAL,
         tier=str(Tier.APPROVAL),
@@ -138,15 +130,14 @@ def _awaiting(house: House, caller: Caller, effect: Effect, decided: Decided) ->
     return Issued(state=EffectState.AWAITING_APPROVAL, steps=(step,), refusal=None, say="")
 
 
-def _denied(house: House, caller: Caller, effect: Effect, decided: Decided) -> Issued:
+def _denied(visit: Visit, effect: Effect, decided: Decided) -> Issued:
     decision = decided.decision
     refusal = decided.exhausted
     if decision.code == "policy_error":
         refusal = Refusal(code=RefusalCode.POLICY_ERROR)
     refusal = refusal or Refusal(code=RefusalCode.DENIED)
     transition = spans.moved(
-        house,
-        caller,
+        visit,
         effect,
         EffectState.DENIED,
         refusal=str(refusal.code),

@@ -4,9 +4,8 @@ Rules: ADM-07 (only after the deadline, or when the sender is provably gone; nev
 maximum stays held), REP-05. Nothing here sends, repeats or inspects.
 """
 
-from issuer.caller import Caller
 from issuer.flow import spans
-from issuer.house import House
+from issuer.house import House, Visit
 from ledger.changes import Step
 from ledger.model import Claim, Effect, EvidenceClass, InstantMs
 from ledger.port import Verdict, View
@@ -22,8 +21,7 @@ def gone_senders(house: House, claims: tuple[Claim, ...]) -> frozenset[str]:
 
 
 def orphaned_step(
-    house: House,
-    caller: Caller,
+    visit: Visit,
     effect: Effect,
     claim: Claim | None,
     now: InstantMs,
@@ -45,21 +43,21 @@ def orphaned_step(
         late=False,
         now=now,
     )
-    transition = spans.moved(house, caller, effect, EffectState.UNKNOWN, reason=reason)
+    transition = spans.moved(visit, effect, EffectState.UNKNOWN, reason=reason)
     changes = outcome_changes(effect, target=EffectState.UNKNOWN, charged={}, evidence=evidence)
     return Step(transition=transition, changes=changes)
 
 
-def sweep(house: House, caller: Caller) -> int:
+def sweep(visit: Visit) -> int:
     """Turn every overdue or orphaned admission into `unknown`; return how many there were.
 
     Raises:
         Fault: as `ledger.port.Ledger.transact`; then nothing changed.
     """
-    claims = tuple(house.ledger.read(lambda view: view.claims_open()))
+    claims = tuple(visit.house.ledger.read(lambda view: view.claims_open()))
     if not claims:
         return 0
-    gone = gone_senders(house, claims)
+    gone = gone_senders(visit.house, claims)
 
     def decide(view: View, now: InstantMs) -> Verdict[int]:
         steps: list[Step] = []
@@ -67,9 +65,9 @@ def sweep(house: House, caller: Caller) -> int:
             effect = view.effect(claim.effect_id)
             if effect is None:
                 continue
-            step = orphaned_step(house, caller, effect, claim, now, sender_is_gone=claim.effect_id in gone)
+            step = orphaned_step(visit, effect, claim, now, sender_is_gone=claim.effect_id in gone)
             if step is not None:
                 steps.append(step)
         return Verdict(value=len(steps), steps=tuple(steps))
 
-    return house.ledger.transact(decide).value
+    return visit.house.ledger.transact(decide).value

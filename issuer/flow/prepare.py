@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from issuer.caller import Caller
 from issuer.flow.binding import (
     SALT_BYTES,
     Names,
@@ -22,7 +21,7 @@ from issuer.flow.binding import (
     salted_parts,
 )
 from issuer.flow.refusing import RefusedError
-from issuer.house import House
+from issuer.house import House, Visit
 from issuer.ids import new_effect_id, new_request_key, random_bytes
 from issuer.operations.contract import PreparationRefusedError, Request
 from issuer.operations.payload import UnknownReference, check_payload, chosen_entries, derive_cost
@@ -130,22 +129,22 @@ def read_payload(
     return check_payload(operation.fields, document, registries)
 
 
-def prepare(house: House, caller: Caller, ask: Ask) -> Draft:
+def prepare(visit: Visit, ask: Ask) -> Draft:
     """Return the draft of a new effect.
 
     Raises:
         RefusedError: the owner has not declared something, or the target cannot be prepared.
         Malformed: the ask cannot be read as what it should be.
     """
-    operation = find_operation(house, ask.operation)
-    subject = _known_names(house, ask)
+    operation = find_operation(visit.house, ask.operation)
+    subject = _known_names(visit.house, ask)
     ask = replace(ask, subject=subject)
     key = new_request_key() if ask.request_key is None else checked_name(ask.request_key, "request_key")
     try:
-        values = read_payload(operation, ask.payload, registry_rows(house.profile))
+        values = read_payload(operation, ask.payload, registry_rows(visit.house.profile))
     except UnknownReference as fault:
         raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field=fault.field, say=fault.message) from None
-    pinned = pin(house, operation, values)
+    pinned = pin(visit.house, operation, values)
     cost = costs(derive_cost(operation.cost, values))
     return Draft(
         effect_id=new_effect_id(),
@@ -153,10 +152,10 @@ def prepare(house: House, caller: Caller, ask: Ask) -> Draft:
         ask=ask,
         subject=subject,
         request_key=key,
-        request=request_fingerprint(house, ask, values),
+        request=request_fingerprint(visit.house, ask, values),
         cost=cost,
-        content_key=_content_key(house, pinned, subject),
-        resource_key=_resource_key(house, operation.resource_type, pinned.resource_id),
+        content_key=_content_key(visit.house, pinned, subject),
+        resource_key=_resource_key(visit.house, operation.resource_type, pinned.resource_id),
     )
 
 
@@ -254,9 +253,7 @@ def _resource_key(house: House, resource_type: str, resource_id: str) -> bytes:
     return hmac.digest(subkey, _RESOURCE_DOMAIN + canonical_bytes([resource_type, resource_id]), "sha256")
 
 
-def drafted_effect(
-    house: House, caller: Caller, draft: Draft, path: tuple[PathNode, ...], now: InstantMs
-) -> Effect:
+def drafted_effect(visit: Visit, draft: Draft, path: tuple[PathNode, ...], now: InstantMs) -> Effect:
     """Return the effect of a draft at `now`, under the lock: its binding, its expiry, its place in the tree."""
     task: Task = path[0].task
     operation = draft.operation
@@ -266,15 +263,15 @@ def drafted_effect(
         task_id=task.task_id,
         subject=draft.subject,
         actor=draft.ask.actor,
-        caller=caller.name,
-        revision=house.profile.digest,
+        caller=visit.caller.name,
+        revision=visit.house.profile.digest,
     )
     body = binding_body(draft.pinned, names, cost=plain(draft.cost), expires_ms=expires)
     shown = HIDDEN + draft.resource_key.hex() if hides_resource(operation) else draft.pinned.resource_id
     return Effect(
         effect_id=draft.effect_id,
         state=EffectState.PREPARED,
-        caller=caller.name,
+        caller=visit.caller.name,
         task_id=task.task_id,
         root_id=task.root_id,
         subject=draft.subject,

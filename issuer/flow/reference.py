@@ -10,11 +10,10 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from issuer.caller import Caller
 from issuer.flow.binding import Names, Pinned, binding_body, binding_digest, reopened, stored_member
 from issuer.flow.prepare import find_operation, read_payload, registry_rows, request_of
 from issuer.flow.refusing import RefusedError
-from issuer.house import House
+from issuer.house import House, Visit
 from issuer.operations.registry import Operation
 from issuer.sealing import ProtectedContentMissing, SealBroken
 from ledger.model import EFFECT_ID_PATTERN, Effect, EffectId, plain
@@ -38,11 +37,11 @@ def effect_reference(text: str) -> EffectId | None:
     return EffectId(text) if EFFECT_ID_PATTERN.match(text) else None
 
 
-def find_effect(house: House, caller: Caller, text: str) -> Effect | None:
+def find_effect(visit: Visit, text: str) -> Effect | None:
     """Return the effect that `text` names, if it is one of this caller's; one code path for every other case."""
     effect_id = effect_reference(text)
-    effect = None if effect_id is None else house.ledger.read(lambda view: view.effect(effect_id))
-    if effect is None or not hmac.compare_digest(effect.caller.encode(), caller.name.encode()):
+    effect = None if effect_id is None else visit.house.ledger.read(lambda view: view.effect(effect_id))
+    if effect is None or not hmac.compare_digest(effect.caller.encode(), visit.caller.name.encode()):
         return None
     return effect
 

@@ -9,9 +9,8 @@ Next: step 7, `succeeded`, `failed` or `no_effect`; or `unknown`, which step 8 (
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from issuer.caller import Caller
 from issuer.flow import spans
-from issuer.house import House
+from issuer.house import Visit
 from issuer.operations.contract import Answer, Proof
 from ledger.changes import Step
 from ledger.errors import Broken, Malformed
@@ -109,20 +108,16 @@ def _charge(effect: Effect, outcome: Outcome) -> Amounts:
 
 
 def settle(
-    house: House,
-    caller: Caller,
+    visit: Visit,
     effect: Effect,
     claim_hash: bytes,
     outcome: Outcome,
-    command: str,
 ) -> Committed[Effect]:
     """Record an outcome on the word of the winner of the admission, and settle what it cost.
 
     Raises:
-        Malformed: a charge that is not a whole amount (EFF-04); nothing is recorded.
         Fault: as `ledger.port.Ledger.transact`.
     """
-    charged = _charge(effect, outcome)
 
     def decide(view: View, now: InstantMs) -> Verdict[Effect]:
         current = view.effect(effect.effect_id)
@@ -134,23 +129,16 @@ def settle(
             no = Refusal(code=RefusalCode.OUTCOME_UNKNOWN)
         if no is not None or claim is None:
             no = no or Refusal(code=RefusalCode.FORBIDDEN, field="claim")
-            step = Step(transition=spans.refused(house, caller, command, no, effect=current))
+            step = Step(transition=spans.refused(visit, no, effect=current))
             return Verdict(value=current, refusal=no, steps=(step,))
         late = current.state is EffectState.UNKNOWN or now >= claim.deadline_ms
-        return Verdict(value=current, steps=(_step(house, caller, current, outcome, charged, late, now),))
+        return Verdict(value=current, steps=(_step(visit, current, outcome, late=late, now=now),))
 
-    return house.ledger.transact(decide)
+    return visit.house.ledger.transact(decide)
 
 
-def _step(
-    house: House,
-    caller: Caller,
-    effect: Effect,
-    outcome: Outcome,
-    charged: Amounts,
-    late: bool,  # noqa: FBT001 - one of the facts of the step, named where it is made
-    now: InstantMs,
-) -> Step:
+def _step(visit: Visit, effect: Effect, outcome: Outcome, *, late: bool, now: InstantMs) -> Step:
+    charged = _charge(effect, outcome)
     evidence = evidence_of(
         effect,
         evidence_class=outcome.evidence_class,
@@ -174,6 +162,6 @@ def _step(
         above = {unit: amount for unit, amount in overrun.items() if amount > 0}
         if above:
             said["overrun"] = spans.amounts(above)
-    transition = spans.moved(house, caller, effect, outcome.target, **said)
+    transition = spans.moved(visit, effect, outcome.target, **said)
     changes = outcome_changes(effect, target=outcome.target, charged=charged, evidence=evidence)
     return Step(transition=transition, changes=changes)

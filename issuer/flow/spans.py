@@ -5,8 +5,7 @@ Only attributes of the closed vocabulary are used, and none that is secret: no p
 
 from collections.abc import Mapping
 
-from issuer.caller import Caller
-from issuer.house import House
+from issuer.house import Visit
 from ledger.model import Amounts, AttributeValue, Effect, Task, Transition, TransitionName
 from ledger.refusals import Refusal
 from ledger.states import EffectState
@@ -31,19 +30,19 @@ def amounts(per_unit: Amounts) -> tuple[str, ...]:
     return tuple(f"{unit}={amount}" for unit, amount in sorted(per_unit.items()))
 
 
-def _common(house: House, caller: Caller) -> dict[str, AttributeValue]:
+def _common(visit: Visit) -> dict[str, AttributeValue]:
     return {
-        "permit.mode": house.mode,
-        "permit.caller": caller.name,
-        "permit.revision": house.profile.digest,
-        "permit.instance": house.instance.name,
+        "permit.mode": visit.house.mode,
+        "permit.caller": visit.caller.name,
+        "permit.revision": visit.house.profile.digest,
+        "permit.instance": visit.house.instance.name,
     }
 
 
-def effect_attributes(house: House, caller: Caller, effect: Effect) -> dict[str, AttributeValue]:
+def effect_attributes(visit: Visit, effect: Effect) -> dict[str, AttributeValue]:
     """Return what every span of an effect says about it."""
     return {
-        **_common(house, caller),
+        **_common(visit),
         "permit.actor": effect.actor,
         "permit.subject": effect.subject,
         "permit.task.id": effect.task_id,
@@ -57,8 +56,7 @@ def effect_attributes(house: House, caller: Caller, effect: Effect) -> dict[str,
 
 
 def moved(
-    house: House,
-    caller: Caller,
+    visit: Visit,
     effect: Effect,
     target: EffectState,
     **attributes: AttributeValue,
@@ -71,47 +69,44 @@ def moved(
         effect_id=effect.effect_id,
         state_from=None if first else effect.state,
         state_to=target,
-        attributes={**effect_attributes(house, caller, effect), **_dotted(attributes)},
+        attributes={**effect_attributes(visit, effect), **_dotted(attributes)},
     )
 
 
-def reported(house: House, caller: Caller, effect: Effect, **attributes: AttributeValue) -> Transition:
+def reported(visit: Visit, effect: Effect, **attributes: AttributeValue) -> Transition:
     """Return the transition of evidence that moves no state."""
     return Transition(
         name=TransitionName.EFFECT_REPORTED,
         story=effect.effect_id,
         effect_id=effect.effect_id,
-        attributes={**effect_attributes(house, caller, effect), **_dotted(attributes)},
+        attributes={**effect_attributes(visit, effect), **_dotted(attributes)},
     )
 
 
 def refused(
-    house: House,
-    caller: Caller,
-    command: str,
+    visit: Visit,
     refusal: Refusal,
     *,
     effect: Effect | None = None,
     **attributes: AttributeValue,
 ) -> Transition:
     """Return the transition of a no; it moves nothing, and belongs to the effect where there is one."""
-    about = _common(house, caller) if effect is None else effect_attributes(house, caller, effect)
-    why: dict[str, AttributeValue] = {"permit.command": command, "permit.refusal": str(refusal.code)}
+    about = _common(visit) if effect is None else effect_attributes(visit, effect)
+    why: dict[str, AttributeValue] = {"permit.command": visit.command, "permit.refusal": str(refusal.code)}
     if refusal.field is not None:
         why["permit.refusal.field"] = refusal.field
     if refusal.level is not None:
         why["permit.refusal.level"] = refusal.level
     return Transition(
         name=TransitionName.REFUSED,
-        story=house.ledger.ledger_id if effect is None else effect.effect_id,
+        story=visit.house.ledger.ledger_id if effect is None else effect.effect_id,
         effect_id=None if effect is None else effect.effect_id,
         attributes={**about, **why, **_dotted(attributes)},
     )
 
 
 def of_task(
-    house: House,
-    caller: Caller,
+    visit: Visit,
     name: TransitionName,
     task: Task,
     **attributes: AttributeValue,
@@ -121,7 +116,7 @@ def of_task(
         name=name,
         story=task.task_id,
         attributes={
-            **_common(house, caller),
+            **_common(visit),
             "permit.subject": task.subject,
             "permit.task.id": task.task_id,
             "permit.task.name": task.name,

@@ -141,7 +141,7 @@ class Adapter(Protocol):
         ...
 
     def still_holds(self, request: Request, preparation: Preparation) -> str | None:
-        """Return None where every precondition still holds, else the stable word for the first that does not (EFF-07)."""
+        """Return None where every precondition still holds, else the word for the first that does not (EFF-07)."""
         ...
 
     def dispatch(self, order: Order) -> Answer:

@@ -101,7 +101,7 @@ def file_system(path: Path) -> str:
     mounts = Path("/proc/self/mountinfo")
     if not mounts.exists():
         return "unknown"
-    device = os.stat(path).st_dev
+    device = path.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     resolved = str(path.resolve())
     best, found = -1, "unknown"

@@ -5,7 +5,6 @@ written into SQL. A constraint that fires here is a broken rule of ours, since `
 Next: `ledger.sqlite.store` runs this inside a transaction and renews the head after it.
 """
 
-from collections.abc import Callable
 from typing import Any, Final, assert_never
 
 from ledger import changes
@@ -279,7 +278,7 @@ class StepWriter:
             ).fetchall(),
         )
         for unit in sorted({*held, *change.charged}):
-            charge = change.charged.get(unit, 0)  # type: ignore[call-overload]
+            charge = change.charged.get(unit, 0)
             within = min(charge, held.get(unit, 0))
             self._line_exists(change.task_id, unit)
             self._raw.execute(
@@ -324,7 +323,3 @@ class StepWriter:
                 self._keys.tag("row", rows.sink_authority(sink.name, sink.kind, sink.location)),
             ),
         )
-
-
-Observer = Callable[[str], None]
-"""Called with the name of a step just reached; used by tests to stop a process there, and by nothing else."""

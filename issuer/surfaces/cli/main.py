@@ -37,7 +37,7 @@ def group(settings: Settings) -> None:
 @common
 def init(settings: Settings, folder: Path, mode: str) -> None:
     """Make an issuer in FOLDER: profile, policies, keys, ledger. A second run changes nothing."""
-    from issuer.surfaces.cli.making import run_init  # noqa: PLC0415
+    from issuer.surfaces.cli.making import run_init
 
     sys.exit(run_init(settings, folder, mode))
 
@@ -46,7 +46,7 @@ def init(settings: Settings, folder: Path, mode: str) -> None:
 @common
 def demo(settings: Settings) -> None:
     """Show one real effect in a temporary folder: permitted, done once, and on record."""
-    from issuer.surfaces.cli.making import run_demo  # noqa: PLC0415
+    from issuer.surfaces.cli.making import run_demo
 
     sys.exit(run_demo(settings))
 
@@ -78,7 +78,7 @@ def task_open(
     expires: str | None,
 ) -> None:
     """Open the task NAME."""
-    from issuer.surfaces.cli.options import expiry_ms  # noqa: PLC0415
+    from issuer.surfaces.cli.options import expiry_ms
 
     run_with_issuer(
         settings,
@@ -144,10 +144,10 @@ def request(
     payload: str | None,
     request_key: str | None,
     wait: str | None,
-    hold: bool,  # noqa: FBT001 - click passes options by name
+    hold: bool,
 ) -> None:
     """Ask for a permit: prepare, decide, issue. Nothing may be sent yet."""
-    from issuer.surfaces.cli.asking import run_request  # noqa: PLC0415
+    from issuer.surfaces.cli.asking import run_request
 
     run_with_issuer(
         settings,

@@ -53,7 +53,7 @@ def common(function: Callable[Concatenate[Settings, P], None]) -> Callable[P, No
         profile_: Path | None,
         json_: bool,
         *args: P.args,
-        **kwargs: P.kwargs,  # noqa: FBT001
+        **kwargs: P.kwargs,
     ) -> None:
         settings = settings_of(context)
         settings.profile = profile_ or settings.profile
@@ -107,9 +107,9 @@ def budget_pairs(texts: Sequence[str]) -> dict[str, int | str]:
 
 def expiry_ms(text: str | None) -> "InstantMs":
     """Return the instant that `--expires` names: a time with an offset, or a duration from now."""
-    from issuer.clock import now_ms, parse_instant  # noqa: PLC0415
-    from ledger.errors import Malformed  # noqa: PLC0415
-    from ledger.model import InstantMs  # noqa: PLC0415
+    from issuer.clock import now_ms, parse_instant
+    from ledger.errors import Malformed
+    from ledger.model import InstantMs
 
     duration = _DURATION.match(text or _TASK_HOURS)
     if duration is not None:

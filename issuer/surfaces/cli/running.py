@@ -20,11 +20,11 @@ def trouble(code: str, message: str, *, as_json: bool) -> int:
 
 def explained(run: Callable[[], int], *, as_json: bool) -> int:
     """Run, and tell every fault of setting up in one sentence."""
-    from issuer.answering import code_of_fault  # noqa: PLC0415
-    from issuer.errors import SetupError  # noqa: PLC0415
-    from issuer.profile import ProfileRefused  # noqa: PLC0415
-    from ledger.errors import Fault  # noqa: PLC0415
-    from policies import BundleRefused, EngineUnfit  # noqa: PLC0415
+    from issuer.answering import code_of_fault
+    from issuer.errors import SetupError
+    from issuer.profile import ProfileRefused
+    from ledger.errors import Fault
+    from policies import BundleRefused, EngineUnfit
 
     try:
         return run()
@@ -47,7 +47,7 @@ def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]") -> No
     """Open the issuer of the profile in force, run one command, show its answer and exit with its code."""
 
     def opened() -> int:
-        from issuer.api import Issuer  # noqa: PLC0415
+        from issuer.api import Issuer
 
         if not settings.profile_path.exists():
             say = (

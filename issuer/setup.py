@@ -26,7 +26,8 @@ from issuer.wiring import load_policies, open_ledger
 from ledger.changes import SinkRegistered, Step
 from ledger.model import InstantMs, SinkRegistration, Transition, TransitionName
 from ledger.port import Ledger, Verdict, View
-from ledger.sqlite import create_ledger, library_version
+from ledger.sqlite import library_version
+from ledger.sqlite.creation import create_ledger
 from policies import starter_files
 
 ROOT_BYTES: Final = 32

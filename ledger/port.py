@@ -94,6 +94,10 @@ class View(Protocol):
         """Return the effects in any of `states` (all where empty), oldest first."""
         ...
 
+    def effects_over(self, now: InstantMs, *, limit: int) -> Sequence[Effect]:
+        """Return at most `limit` effects whose binding is over at `now` and that were never admitted or ended."""
+        ...
+
     def permit(self, effect_id: EffectId) -> Permit | None:
         """Return the permit of an effect."""
         ...

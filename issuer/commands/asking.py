@@ -10,6 +10,7 @@ from issuer import answering
 from issuer.commands.edge import at_the_edge
 from issuer.flow import spans
 from issuer.flow.issue import Issued, issue
+from issuer.flow.overdue import sweep
 from issuer.flow.prepare import Ask, Draft, differing_field, drafted_effect, prepare
 from issuer.flow.reference import bound_operation, find_effect, open_binding, refuse_target
 from issuer.flow.refusing import RefusedError
@@ -41,6 +42,7 @@ def request(visit: Visit, ask: Ask, *, hold: bool = False) -> Answer:
 
 
 def _requested(visit: Visit, ask: Ask, *, hold: bool) -> Answer:
+    sweep(visit)
     draft = prepare(visit, ask)
     known = _known(visit, draft)
     if known is not None:

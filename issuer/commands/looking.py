@@ -11,7 +11,7 @@ from issuer import answering
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.commands.standing import standing_code
-from issuer.flow.orphans import sweep
+from issuer.flow.overdue import sweep
 from issuer.flow.reference import find_effect
 from issuer.flow.refusing import RefusedError
 from issuer.house import Visit

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from issuer.flow import spans
 from issuer.flow.binding import Pinned
 from issuer.flow.decide import decide, decision_attributes
-from issuer.flow.orphans import gone_senders, orphaned_step
+from issuer.flow.overdue import expired_step, gone_senders, orphaned_step
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_claim
 from issuer.sealing import SealBroken, open_permit
@@ -233,9 +233,6 @@ def _refused(
 ) -> Verdict[Admitted]:
     """Return a no with its span. A permit found expired under the lock ends its effect: a move of its own."""
     if refusal.code is RefusalCode.EXPIRED and effect.state is EffectState.PERMITTED:
-        moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.EXPIRED)
-        transition = spans.moved(visit, effect, EffectState.EXPIRED, reason="lifetime_over")
-        step = Step(transition=transition, changes=(moved,))
-        return Verdict(value=Admitted(effect=effect), refusal=refusal, steps=(step,))
+        return Verdict(value=Admitted(effect=effect), refusal=refusal, steps=(expired_step(visit, effect),))
     step = Step(transition=spans.refused(visit, refusal, effect=effect, **(extra or {})))
     return Verdict(value=Admitted(effect=effect, say=say), refusal=refusal, steps=(step,))

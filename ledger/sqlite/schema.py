@@ -142,7 +142,7 @@ CREATE TABLE effects(
   sequence INTEGER NOT NULL REFERENCES spans(sequence),
   UNIQUE (caller, task_id, request_key)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX effects_state ON effects(state, prepared_ms);
+CREATE INDEX effects_state ON effects(state, expires_ms);
 
 CREATE TABLE decisions(
   sequence INTEGER PRIMARY KEY REFERENCES spans(sequence),

@@ -44,6 +44,8 @@ CLOCK_BACKWARD_TOLERANCE_MS: Final = 2_000
 
 LOCK_SUFFIX: Final = ".lock"
 
+_CLOSED: Final = "This ledger is closed."
+
 
 def journal_mode() -> str:
     """Return `wal`, or `truncate` where the SQLite library could lose commits in WAL (LED-04)."""
@@ -79,6 +81,7 @@ class SqliteLedger:
         self._observe = observer
         self._pid = os.getpid()
         self._dead: str | None = None
+        self._closed = False
         self._lock = WriterLock(path.with_name(path.name + LOCK_SUFFIX))
         self._identity: FileIdentity = file_identity(path)
         self._raw = open_database(path, journal_mode=journal_mode())
@@ -247,6 +250,9 @@ class SqliteLedger:
         if os.getpid() != self._pid:
             raise LedgerUnavailable("forked", "A forked process must open the ledger for itself.")
         with self._reader_lock:
+            # An object that died of an uncertain commit may still look; a closed one may not open the file anew.
+            if self._closed:
+                raise LedgerUnavailable("closed", _CLOSED)
             try:
                 if self._reader is None:
                     self._reader = open_database(self._path, journal_mode=journal_mode(), read_only=True)
@@ -260,8 +266,9 @@ class SqliteLedger:
 
     def close(self) -> None:
         """Let go of the file. A closed ledger refuses everything."""
+        self._closed = True
         if os.getpid() == self._pid:
             self._raw.close()
             if self._reader is not None:
                 self._reader.close()
-        self._dead = self._dead or "This ledger is closed."
+        self._dead = self._dead or _CLOSED

@@ -16,6 +16,7 @@ from ledger.model import (
     Effect,
     EffectId,
     Evidence,
+    InstantMs,
     LedgerId,
     PathNode,
     Permit,
@@ -31,7 +32,7 @@ from ledger.model import (
 )
 from ledger.port import Authenticator
 from ledger.sqlite import rows
-from ledger.states import EffectState
+from ledger.states import PENDING, EffectState
 
 _NO_REPETITION: Final = Repetition(pending=0, unresolved=0, succeeded=0)
 
@@ -130,6 +131,14 @@ class SqliteView:
             sql += " AND task_id = ?"
             wanted.append(task_id)
         return [rows.effect_from(row) for row in self._all(sql + " ORDER BY prepared_ms, effect_id", *wanted)]
+
+    def effects_over(self, now: InstantMs, *, limit: int) -> Sequence[Effect]:
+        """Return at most `limit` effects whose binding is over at `now` and that were never admitted or ended."""
+        found: list[Effect] = []
+        for state in sorted(PENDING):
+            sql = f"SELECT {rows.EFFECT_COLUMNS} FROM effects WHERE state = ? AND expires_ms <= ? LIMIT ?"
+            found += [rows.effect_from(row) for row in self._all(sql, str(state), now, limit - len(found))]
+        return found
 
     def permit(self, effect_id: EffectId) -> Permit | None:
         """Return the permit of an effect."""

@@ -1,16 +1,22 @@
-"""Overdue and orphaned admissions become `unknown`, by whoever touches them next.
+"""What nobody ended ends here: overdue or orphaned admissions become `unknown`, unused permits expire.
 
 Rules: ADM-07 (only after the deadline, or when the sender is provably gone; never into anything better), BUD-04 (the
-maximum stays held), REP-05. Nothing here sends, repeats or inspects.
+maximum stays held), REP-05, PER-03 (expired exactly at the instant), BUD-06 (expiry gives back what issuing took).
+Whoever touches the ledger next does it. Nothing here sends, repeats or inspects.
 """
+
+from typing import Final
 
 from issuer.flow import spans
 from issuer.house import House, Visit
-from ledger.changes import Step
+from ledger.changes import EffectMoved, Step
 from ledger.model import Claim, Effect, EvidenceClass, InstantMs
 from ledger.port import Verdict, View
 from ledger.rules import evidence_of, is_orphaned, outcome_changes
 from ledger.states import EffectState
+
+EXPIRIES_MAX: Final = 64
+"""How many expiries one transaction records; the next touch goes on with the rest."""
 
 
 def gone_senders(house: House, claims: tuple[Claim, ...]) -> frozenset[str]:
@@ -21,12 +27,7 @@ def gone_senders(house: House, claims: tuple[Claim, ...]) -> frozenset[str]:
 
 
 def orphaned_step(
-    visit: Visit,
-    effect: Effect,
-    claim: Claim | None,
-    now: InstantMs,
-    *,
-    sender_is_gone: bool,
+    visit: Visit, effect: Effect, claim: Claim | None, now: InstantMs, *, sender_is_gone: bool
 ) -> Step | None:
     """Return the step that turns an admission into `unknown`, or None where nobody may do that yet."""
     if effect.state is not EffectState.ADMITTED or claim is None:
@@ -48,19 +49,35 @@ def orphaned_step(
     return Step(transition=transition, changes=changes)
 
 
+def expired_step(visit: Visit, effect: Effect) -> Step:
+    """Return the step that ends an effect whose lifetime is over and that was never admitted."""
+    moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.EXPIRED)
+    transition = spans.moved(visit, effect, EffectState.EXPIRED, reason="lifetime_over")
+    return Step(transition=transition, changes=(moved,))
+
+
 def sweep(visit: Visit) -> int:
-    """Turn every overdue or orphaned admission into `unknown`; return how many there were.
+    """End everything that is overdue, orphaned or over; return how many effects that were.
+
+    Where nothing is due, nothing is written and no writer waits.
 
     Raises:
         Fault: as `ledger.port.Ledger.transact`; then nothing changed.
     """
-    claims = tuple(visit.house.ledger.read(lambda view: view.claims_open()))
-    if not claims:
+    house = visit.house
+    claims = tuple(house.ledger.read(lambda view: view.claims_open()))
+    over = house.ledger.read(lambda view: view.effects_over(house.now(), limit=1))
+    gone = gone_senders(house, claims)
+    due = [
+        claim
+        for claim in claims
+        if is_orphaned(claim, now=house.now(), sender_is_gone=claim.effect_id in gone)
+    ]
+    if not due and not over:
         return 0
-    gone = gone_senders(visit.house, claims)
 
     def decide(view: View, now: InstantMs) -> Verdict[int]:
-        steps: list[Step] = []
+        steps = [expired_step(visit, effect) for effect in view.effects_over(now, limit=EXPIRIES_MAX)]
         for claim in view.claims_open():
             effect = view.effect(claim.effect_id)
             if effect is None:
@@ -70,4 +87,4 @@ def sweep(visit: Visit) -> int:
                 steps.append(step)
         return Verdict(value=len(steps), steps=tuple(steps))
 
-    return visit.house.ledger.transact(decide).value
+    return house.ledger.transact(decide).value

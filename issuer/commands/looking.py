@@ -5,6 +5,7 @@ shows what is on record.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from audit import TimelineEntry, readable_line, timeline
 from issuer import answering
@@ -144,11 +145,22 @@ def timeline_of(visit: Visit, reference: str) -> Answer:
         entries = visit.house.ledger.read(lambda view: timeline(view, effect.effect_id))
         more: dict[str, object] = {
             "timeline": [_entry(entry) for entry in entries],
-            "lines": [readable_line(entry) for entry in entries],
+            "lines": _lines(entries),
         }
         return answering.about(visit.house, "found", effect, more=more)
 
     return at_the_edge(visit, run)
+
+
+def _lines(entries: Sequence[TimelineEntry]) -> list[str]:
+    """Return one line an entry for people: what an earlier line has said in the same words is left out."""
+    said: dict[str, object] = {}
+    lines: list[str] = []
+    for entry in entries:
+        news = {name: value for name, value in entry.attributes.items() if said.get(name) != value}
+        said.update(news)
+        lines.append(readable_line(replace(entry, attributes=news)))
+    return lines
 
 
 def _entry(entry: TimelineEntry) -> dict[str, object]:

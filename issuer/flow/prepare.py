@@ -50,6 +50,9 @@ PAYLOAD_BYTES_MAX: Final = 128 * 1024
 
 _RESOURCE_DOMAIN: Final = b"permit-issuer/resource-key/v1\x00"
 _FIELD_DOMAIN: Final = b"permit-issuer/request-field/v1\x00"
+RESOURCE_BYTES_MAX: Final = 512
+"""Bytes of a resource's name: as much as a span may say of it (`audit.vocabulary`)."""
+
 HIDDEN: Final = "hidden:"
 Registries = Mapping[str, Mapping[str, Mapping[str, str]]]
 Values = Mapping[str, str | int | bool]
@@ -195,11 +198,25 @@ def pin(house: House, operation: Operation, values: Values) -> Pinned:
     return Pinned(
         operation=operation,
         values=values,
-        resource_id=operation.resource_id.render(values, entries, None),
+        resource_id=_named_resource(operation.resource_id.render(values, entries, None)),
         recipients=tuple(template.render(values, entries, None) for template in operation.recipients),
         preparation=preparation,
         salts={part: random_bytes(SALT_BYTES).hex() for part in salted_parts(operation)},
     )
+
+
+def _named_resource(resource_id: str) -> str:
+    """Return the owner's name for an object if it can stand in an answer and a span, whole and on one line.
+
+    Raises:
+        Malformed: `too_long` or `control_character`.
+    """
+    if not 0 < len(resource_id.encode()) <= RESOURCE_BYTES_MAX:
+        message = f"the resource's name must be 1 to {RESOURCE_BYTES_MAX} bytes"
+        raise Malformed("too_long", "resource", message)
+    if not resource_id.isprintable():
+        raise Malformed("control_character", "resource", "the resource's name must be printable on one line")
+    return resource_id
 
 
 def request_of(house: House, pinned: Pinned) -> Request:

@@ -6,16 +6,12 @@ from pathlib import Path
 
 import click
 
-from issuer.api import Issuer
-from issuer.clock import now_ms
+from issuer.demo import run_demo as play
 from issuer.setup import Made, initialise
 from issuer.surfaces.cli.options import Settings
-from issuer.surfaces.cli.output import render, show
+from issuer.surfaces.cli.output import show
 from issuer.surfaces.cli.running import explained, trouble
 from issuer.wire import Answer
-from ledger.model import InstantMs
-
-_HOUR_MS = 3_600_000
 
 
 def _made_answer(made: Made) -> Answer:
@@ -57,43 +53,6 @@ def run_init(settings: Settings, folder: Path, mode: str) -> int:
 
 
 def run_demo(settings: Settings) -> int:
-    """Show one real effect in a temporary folder."""
+    """Play the demo in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="permit-issuer-") as name:
-        return explained(lambda: _demo(Path(name) / "demo"), as_json=settings.as_json)
-
-
-def _demo(folder: Path) -> int:
-    before = os.environ.get("XDG_STATE_HOME")
-    os.environ["XDG_STATE_HOME"] = str(folder.parent / "state")
-    try:
-        made = initialise(folder, uid=os.getuid())
-    finally:
-        if before is None:
-            del os.environ["XDG_STATE_HOME"]
-        else:
-            os.environ["XDG_STATE_HOME"] = before
-    click.echo(f"1. An issuer of your own, in a temporary folder: {made.issuer}")
-    with Issuer.open(folder / "profile.toml") as issuer:
-        issuer.task_open(
-            "first",
-            subject="me",
-            actors=["writer-bot"],
-            budget={"write": 5},
-            expires_ms=InstantMs(now_ms() + _HOUR_MS),
-        )
-        payload = {"path": "notes/hello.txt", "content": "written once, as permitted\n"}
-        asked = issuer.request("create_file", payload, task="first", actor="writer-bot", subject="me")
-        click.echo(
-            "\n2. An agent asks to create a file; the owner's policy permits it, and nothing is written yet:"
-        )
-        click.echo(render(asked))
-        done = issuer.commit(asked.effect or "")
-        click.echo(
-            "\n3. It is committed: the permit is spent, the file is written, the outcome is on record:"
-        )
-        click.echo(render(done))
-        click.echo("\n4. Its whole story, one audit span for every transition:")
-        click.echo(render(issuer.timeline(asked.effect or "")))
-    written = (folder / "outbox" / "notes" / "hello.txt").read_text(encoding="utf-8")
-    click.echo(f"\nThe file says: {written.strip()}")
-    return int(done.exit)
+        return explained(lambda: play(Path(name) / "demo", click.echo), as_json=settings.as_json)

@@ -1,4 +1,4 @@
-"""Writes the reference page of the command line from the commands themselves: `python -m issuer.surfaces.cli.reference`.
+"""Writes the reference page of the command line: `python -m issuer.surfaces.cli.reference`.
 
 Decides only the page's order and form; every word comes from the click tree in `issuer/surfaces/cli/main.py`. Rule:
 SUR-03. A test compares the committed page with this text.

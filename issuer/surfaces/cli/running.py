@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import click
+
 from issuer.surfaces.cli.options import Settings
 from issuer.surfaces.cli.output import show, show_trouble
 from issuer.wire.codes import Exit
@@ -41,6 +43,12 @@ def explained(run: Callable[[], int], *, as_json: bool) -> int:
         return trouble("fault", str(fault), as_json=as_json)
     except Fault as fault:
         return trouble(code_of_fault(fault), fault.message, as_json=as_json)
+    except click.ClickException:
+        raise
+    except Exception as fault:  # noqa: BLE001 - the last edge: one sentence and an exit code, whatever broke
+        # The class alone: an exception's text may quote anything.
+        say = f"Something is wrong inside the issuer ({type(fault).__name__}); nothing more was done."
+        return trouble("fault", say, as_json=as_json)
 
 
 def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]") -> None:

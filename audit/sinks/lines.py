@@ -1,0 +1,89 @@
+r"""The bytes of the JSONL sink: one header line, then one line a span.
+
+Rules: AUD-07 (the same shape everywhere), AUD-04 (each line carries the leaf, so that a file proves itself
+against a checkpoint). A line is canonical JSON and holds the body of the span, byte for byte as hashed:
+
+    {"kind":"permit-audit","ledger":"…","v":1}
+    {"epoch":0,"lane":0,"leaf":"…","sequence":1,"span":{…}}
+
+Equal spans give equal lines, so a line can be written again without harm. This module does no input
+or output.
+Next: `audit.sinks.jsonl`.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from ledger.canonical import canonical_bytes
+from ledger.model import BINDING_BYTES_MAX, SpanRow
+from ledger.tree import leaf_hash
+
+__all__ = ["HEADER_BYTES_MAX", "LINE_BYTES_MAX", "Tail", "header_line", "read_span_line", "span_line"]
+
+FORMAT_VERSION: Final = 1
+KIND: Final = "permit-audit"
+
+HEADER_BYTES_MAX: Final = 512
+"""Bytes of a header line: a ledger id is a name of at most 128 bytes."""
+
+LINE_BYTES_MAX: Final = BINDING_BYTES_MAX + 256
+"""Bytes of a span's line: a record of at most 64 KiB (LED-02) and the members around it."""
+
+_LINE: Final = re.compile(
+    rb'\{"epoch":(0|[1-9][0-9]{0,15}),"lane":(0|[1-9][0-9]{0,15}),"leaf":"([0-9a-f]{64})",'
+    rb'"sequence":([1-9][0-9]{0,15}),"span":(\{[^\n]*\})\}\n\Z'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """What a line says about the span that it holds."""
+
+    epoch: int
+    lane: int
+    sequence: int
+    leaf: bytes
+
+
+def header_line(ledger_id: str) -> bytes:
+    """Return the first line of the file of a ledger, newline included."""
+    return canonical_bytes({"v": FORMAT_VERSION, "ledger": str(ledger_id), "kind": KIND}) + b"\n"
+
+
+def span_line(row: SpanRow) -> bytes:
+    """Return the line of a span, newline included.
+
+    Raises:
+        ValueError: the row is not what was recorded: its leaf is no hash of its body, or that is no line.
+    """
+    place = row.position
+    if leaf_hash(row.body) != row.leaf:
+        raise ValueError("the leaf is not the hash of the body")
+    line = b'{"epoch":%d,"lane":%d,"leaf":"%s","sequence":%d,"span":%s}\n' % (
+        place.epoch,
+        place.lane,
+        row.leaf.hex().encode("ascii"),
+        place.sequence,
+        row.body,
+    )
+    if len(line) > LINE_BYTES_MAX or _LINE.match(line) is None:
+        raise ValueError("the body has no place in one line")
+    return line
+
+
+def read_span_line(line: bytes) -> Tail:
+    """Read a whole line, newline included.
+
+    Raises:
+        ValueError: it is not a line of ours, or its body was changed: the leaf is not its hash.
+    """
+    match = _LINE.match(line)
+    if match is None:
+        raise ValueError("not a span line")
+    epoch, lane, leaf, sequence, body = match.groups()
+    if leaf_hash(body).hex().encode("ascii") != leaf:
+        raise ValueError("the leaf is not the hash of the body")
+    return Tail(
+        epoch=int(epoch), lane=int(lane), sequence=int(sequence), leaf=bytes.fromhex(leaf.decode("ascii"))
+    )

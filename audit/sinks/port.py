@@ -1,0 +1,111 @@
+"""The port of a sink: a place outside the ledger that holds a copy of the spans, in order and without gaps.
+
+Rules: AUD-02 (an acknowledgement is a durable statement about one exact span), LED-06 (a sink is the anchor:
+it knows when its ledger was rolled back).
+
+A sink reads what it lacks from the ledger by itself, so that no message can be lost between the two. A call
+may come from any thread, and should end within its deadline; `audit.delivery` guards against one that does
+not.
+Next: `audit.sinks.jsonl`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ledger.model import LedgerId, Position, SpanRow
+from ledger.port import Ledger
+
+__all__ = ["Acknowledged", "LedgerSpans", "Sink", "SinkExpectation", "SpanSource"]
+
+
+class SpanSource(Protocol):
+    """The committed spans of one ledger. It is read from the threads of the sinks, several at once."""
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """The ledger whose spans these are."""
+        ...
+
+    def spans_after(self, sequence: int, *, limit: int) -> Sequence[SpanRow]:
+        """Return at most `limit` spans with a larger sequence, in order."""
+        ...
+
+    def span_at(self, sequence: int) -> SpanRow | None:
+        """Return the span at a sequence, or None where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSpans:
+    """The spans of a ledger behind its port: each call reads one snapshot."""
+
+    ledger: Ledger
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """The ledger whose spans these are."""
+        return self.ledger.ledger_id
+
+    def spans_after(self, sequence: int, *, limit: int) -> Sequence[SpanRow]:
+        """Return at most `limit` spans with a larger sequence, in order."""
+        return self.ledger.read(lambda view: view.spans_after(sequence, limit=limit))
+
+    def span_at(self, sequence: int) -> SpanRow | None:
+        """Return the span at a sequence, or None where there is none."""
+        return self.ledger.read(lambda view: view.span_at(sequence))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkExpectation:
+    """What a probe holds a sink against: the ledger, by which the sink's last span must be known."""
+
+    source: SpanSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledged:
+    """A sink's statement: every span up to this one is durable. `leaf` is the hash of this one."""
+
+    ledger_id: LedgerId
+    epoch: int
+    lane: int
+    sequence: int
+    leaf: bytes
+
+
+class Sink(Protocol):
+    """One place that takes spans."""
+
+    @property
+    def name(self) -> str:
+        """The owner's name for it."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """What kind it is, such as `jsonl`."""
+        ...
+
+    @property
+    def required(self) -> bool:
+        """Whether dispatch waits for it."""
+        ...
+
+    def probe(self, expect: SinkExpectation, deadline_s: float) -> None:
+        """Return if a span would very probably be taken now; write nothing.
+
+        Raises:
+            SinkUnavailable: it would not be taken, or `deadline_s` seconds were not enough to find out.
+            SinkAhead: the sink holds what the ledger does not.
+        """
+        ...
+
+    def ship(self, source: SpanSource, upto: Position, deadline_s: float) -> Acknowledged:
+        """Write what is missing, at least up to `upto`, make it durable, and say up to where.
+
+        Raises:
+            SinkUnavailable: `upto` is not provably durable within `deadline_s` seconds; call again to go on.
+            SinkAhead: the sink holds what the ledger does not.
+        """
+        ...

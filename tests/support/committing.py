@@ -1,0 +1,127 @@
+"""A process of its own that gives one command to an issuer, tells every step, and may end or stop at one of them.
+
+Run as `python -m tests.support.committing`, with a socket as standard input, it imports everything once and then
+makes a fresh process for each `Job` it is sent. No issuer is ever open where a process is made. Beside each stands
+a witness, its parent, that only waits: what it says about a kill or a stop is what the kernel told it.
+Everything is told in JSON lines, on a pipe that comes with the job. `tests.support.kills` is the other end.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+from issuer.api import Issuer
+from issuer.clock import now_ms
+from ledger.model import InstantMs
+
+JOB_BYTES_MAX: Final = 1 << 16
+FAILED: Final = 70
+"""Exit code of a process whose command raised something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One command.
+
+    Attributes:
+        profile: path of the issuer to open.
+        command: a method of `Issuer`, called with `arguments`.
+        at: number of the step, from 1 and counted from the call on, at which `sends` is sent to the process itself.
+        clock: a file that holds the time in milliseconds; None is the machine's own.
+    """
+
+    profile: str
+    command: str
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    at: int | None = None
+    sends: int = signal.SIGKILL
+    clock: str | None = None
+
+    def encoded(self) -> bytes:
+        """Return the job as it travels."""
+        return json.dumps(asdict(self)).encode()
+
+
+def file_clock(path: Path) -> Callable[[], InstantMs]:
+    """Return a clock that shows what the file says."""
+    return lambda: InstantMs(int(path.read_text()))
+
+
+def do(job: Job, pipe: int) -> int:
+    """Do the job in this process and tell it on `pipe`; return the exit code."""
+    told = 0
+    counts = False
+
+    def observe(step: str) -> None:
+        nonlocal told
+        if not counts:
+            return
+        told += 1
+        tell(pipe, step=str(step))
+        if told == job.at:
+            os.kill(os.getpid(), job.sends)
+
+    clock = now_ms if job.clock is None else file_clock(Path(job.clock))
+    try:
+        with Issuer.open(job.profile, clock=clock, observe=observe) as issuer:
+            counts = True
+            answer = getattr(issuer, job.command)(**job.arguments)
+            counts = False
+    except BaseException as raised:  # noqa: BLE001 - what went wrong is what the test wants to know
+        tell(pipe, raised=type(raised).__name__, message=str(raised))
+        return FAILED
+    tell(pipe, answer=answer.as_json())
+    return 0
+
+
+def tell(pipe: int, **fact: object) -> None:
+    """Write one line, at once and in one piece."""
+    os.write(pipe, json.dumps(fact).encode() + b"\n")
+
+
+def witness(job: Job, pipe: int) -> NoReturn:
+    """Make the process of the job and tell when the kernel says that it stopped or ended."""
+    worker = os.fork()
+    if worker == 0:
+        code = FAILED
+        try:
+            code = do(job, pipe)
+        finally:
+            os._exit(code)
+    tell(pipe, pid=worker)
+    while True:
+        _pid, status = os.waitpid(worker, os.WUNTRACED)
+        if os.WIFSTOPPED(status):
+            tell(pipe, stopped=os.WSTOPSIG(status))
+        else:
+            # A test that was given up has closed the other end.
+            with suppress(BrokenPipeError):
+                tell(pipe, ended=os.waitstatus_to_exitcode(status))
+            os._exit(0)
+
+
+def main() -> None:
+    """Make processes until the other end is closed."""
+    # Witnesses are nobody's business here: the kernel collects them.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    jobs = socket.socket(fileno=os.dup(sys.stdin.fileno()))
+    while True:
+        data, pipes, _flags, _address = socket.recv_fds(jobs, JOB_BYTES_MAX, 1)
+        if not data:
+            return
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            jobs.close()
+            witness(Job(**json.loads(data)), pipes[0])
+        os.close(pipes[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -171,13 +171,15 @@ class OtelRecorder:
         self._receiver = _Receiver()
         self._resource = {"service.name": SERVICE_NAME, "service.version": service_version}
         self._scope = {"name": SCOPE_NAME, "version": service_version}
+        self._sdk_resource = Resource(self._resource)
+        self._sdk_scope = InstrumentationScope(SCOPE_NAME, service_version)
         chain = SynchronousMultiSpanProcessor()  # type: ignore[no-untyped-call]  # the SDK leaves it bare
         for processor in (*processors, self._receiver):
             chain.add_span_processor(processor)
         unset = SpanLimits.UNSET
         self._tracer = Tracer(
             ALWAYS_ON,
-            Resource(self._resource),
+            self._sdk_resource,
             chain,
             self._ids,
             None,  # type: ignore[arg-type]  # the deprecated twin of the scope, which warns when it is made
@@ -191,7 +193,7 @@ class OtelRecorder:
                 max_attribute_length=unset,
                 max_span_attribute_length=unset,
             ),
-            InstrumentationScope(SCOPE_NAME, service_version),
+            self._sdk_scope,
             meter_provider=NoOpMeterProvider(),
         )
 
@@ -344,23 +346,21 @@ class OtelRecorder:
         wanted = asked.attributes
         kept = dict(span.attributes or {})
         parent = None if span.parent is None else f"{span.parent.span_id:016x}"
-        scope = span.instrumentation_scope
         return (
             span.context is not None
             and f"{span.context.trace_id:032x}" == asked.trace_id
             and parent == asked.parent_span_id
             and (span.name, span.kind) == (asked.name, SpanKind.INTERNAL)
             and (span.start_time, span.end_time) == (asked.at_ns, asked.at_ns)
-            and kept.keys() == wanted.keys()
-            # True equals 1 in Python, so types are compared as well.
-            and all(type(kept[key]) is type(value) and kept[key] == value for key, value in wanted.items())
+            and kept == wanted
+            # True equals 1 in Python, so types are compared as well; both keep the order of insertion.
+            and [type(value) for value in kept.values()] == [type(value) for value in wanted.values()]
             and not span.events
             and not span.links
             and span.status.status_code is StatusCode.UNSET
             and not (span.dropped_attributes or span.dropped_events or span.dropped_links)
-            and dict(span.resource.attributes) == self._resource
-            and scope is not None
-            and (scope.name, scope.version) == (self._scope["name"], self._scope["version"])
+            and span.resource is self._sdk_resource
+            and span.instrumentation_scope is self._sdk_scope
         )
 
 

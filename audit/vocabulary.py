@@ -35,6 +35,9 @@ __all__ = ["ATTRIBUTES", "AUTOMATIC", "OUTCOMES", "SPANS", "check", "fits", "pag
 ITEMS_MAX: Final = 256
 """Members of one list: a reservation has a row per unit and level, 32 levels of 8 units each (BUD-01)."""
 
+AMOUNTS_MAX: Final = 64
+"""Amounts of one list. The largest outcome must fit a record of the ledger, or it would be lost (LED-02)."""
+
 RESOURCE_MAX: Final = 512
 """Bytes of a resource id: a long path or URL, and short enough to be an index key."""
 
@@ -67,6 +70,7 @@ class Attribute:
     form: re.Pattern[str] | None = None
     words: str = ""
     bytes_max: int = 128
+    items_max: int = ITEMS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +116,10 @@ def _texts(says: str, form: re.Pattern[str], words: str, bytes_max: int = 256) -
     return Attribute(kind="texts", says=says, form=form, words=words, bytes_max=bytes_max)
 
 
+def _amounts(says: str, form: re.Pattern[str] = _AMOUNTS, words: str = "unit=amount") -> Attribute:
+    return Attribute(kind="texts", says=says, form=form, words=words, bytes_max=160, items_max=AMOUNTS_MAX)
+
+
 def _whole(says: str) -> Attribute:
     return Attribute(kind="whole", says=says)
 
@@ -131,12 +139,12 @@ ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType(
         "permit.resource.type": _text("the type of the actual resource", _VISIBLE, "visible ASCII"),
         "permit.resource.id": _text("the actual resource", _RESOURCE, "no control character", RESOURCE_MAX),
         "permit.binding.digest": _text("the digest of the binding (EFF-03)", _DIGEST, "64 hex digits"),
-        "permit.cost": _texts("the maximum cost", _AMOUNTS, "unit=amount"),
-        "permit.charged": _texts("what was charged", _AMOUNTS, "unit=amount"),
-        "permit.overrun": _texts("what was charged above the reservation (BUD-03)", _AMOUNTS, "unit=amount"),
+        "permit.cost": _amounts("the maximum cost"),
+        "permit.charged": _amounts("what was charged"),
+        "permit.overrun": _amounts("what was charged above the reservation (BUD-03)"),
         "permit.reservation": _texts("what is held at each level", _HELD, "task name:unit=amount", 300),
-        "permit.ceiling": _texts("the ceilings of a new task", _CEILINGS, "unit=amount or unit=inherit"),
-        "permit.granted": _texts("what an owner added", _AMOUNTS, "unit=amount"),
+        "permit.ceiling": _amounts("the ceilings of a new task", _CEILINGS, "unit=amount or unit=inherit"),
+        "permit.granted": _amounts("what an owner added"),
         "permit.expires_ms": _whole("when the permit or task ends, ms since the epoch"),
         "permit.deadline_ms": _whole("until when the winner reports first-hand, ms since the epoch (ADM-07)"),
         "permit.tier": _text("where the authority comes from (POL-01)", _one_of(Tier), "issue or approval"),
@@ -196,7 +204,7 @@ _DECISION: Final = _named(
 )
 _EVIDENCE: Final = _named(
     *("evidence.class", "evidence.source", "reference", "late", "reason", "cost", "charged", "overrun"),
-    *("reservation", "refusal", "sink.name"),
+    *("refusal", "sink.name"),
 )
 _MODE: Final = _named("mode")
 _EFFECT: Final = _named("mode", "task.id", "actor", "subject", "operation")
@@ -338,7 +346,7 @@ def fits(name: str, value: AttributeValue, *, allows_redacted: bool = False) -> 
         case "texts":
             return (
                 type(value) is tuple
-                and len(value) <= ITEMS_MAX
+                and len(value) <= attribute.items_max
                 and all(
                     type(item) is str and _text_fits(attribute, item, allows_redacted=allows_redacted)
                     for item in value
@@ -376,16 +384,16 @@ def page() -> str:
         "",
         "## Set by the transition",
         "",
-        f"A list has at most {ITEMS_MAX} members; the bound is in bytes, of each member where it is a list.",
+        "The bounds are bytes, of each member where it is a list, and members.",
         "",
-        "| attribute | type | form | bytes | says |",
-        "|---|---|---|---|---|",
+        "| attribute | type | form | bytes | members | says |",
+        "|---|---|---|---|---|---|",
     ]
     for name, attribute in ATTRIBUTES.items():
         bound = str(attribute.bytes_max) if attribute.form else ""
-        lines.append(
-            f"| `{name}` | {_KINDS[attribute.kind]} | {attribute.words} | {bound} | {attribute.says} |"
-        )
+        members = str(attribute.items_max) if attribute.kind == "texts" else ""
+        kind = _KINDS[attribute.kind]
+        lines.append(f"| `{name}` | {kind} | {attribute.words} | {bound} | {members} | {attribute.says} |")
     always = ", ".join(f"`{name}`" for name in sorted(_EVERY))
     lines += ["", "## Kinds of span", "", f"Each kind may also carry {always}.", ""]
     for kind, shape in SPANS.items():

@@ -63,6 +63,11 @@ class Issuer:
         """The issuer's name and the first digits of its ledger id."""
         return self._house.issuer
 
+    @property
+    def mode(self) -> str:
+        """`strict` or `ordinary` (OPR-03)."""
+        return self._house.mode
+
     def task_open(
         self,
         name: str,

@@ -41,13 +41,12 @@ def parse_instant(text: str, field: str) -> InstantMs:
         Malformed: `not_a_time`, also where the offset is missing (EFF-05).
     """
     try:
-        moment = datetime.fromisoformat(text) if _INSTANT.match(text) else None
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
+        whole = datetime.fromisoformat(text).astimezone(UTC) if _INSTANT.match(text) else None
+    except (ValueError, OverflowError):  # no such day, or in UTC before the first or after the last year
+        whole = None
+    if whole is None:
         message = f"{field} must be a time with an offset, such as 2026-12-01T18:00:00+01:00"
         raise Malformed("not_a_time", field, message)
-    whole = moment.astimezone(UTC)
     seconds = int((whole.replace(microsecond=0) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
     return InstantMs(seconds * MS_PER_SECOND + whole.microsecond // MS_PER_SECOND)
 

@@ -31,7 +31,7 @@ def credential_reader(folder: Path) -> Callable[[str], str]:
                 "a credential's name is letters, digits, dots, dashes and underscores"
             )
         try:
-            descriptor = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             raise CredentialMissingError(f"there is no credential {name}") from None
         with os.fdopen(descriptor, "rb") as file:

@@ -5,6 +5,7 @@ it is trusted), AUD-02 and AUD-03 (each sink is made and registered, and stays w
 """
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +19,11 @@ from issuer.clock import now_ms
 from issuer.errors import SetupError
 from issuer.ids import new_key_id, new_ledger_id, random_bytes
 from issuer.places import PROFILE_NAME, Places, audit_file
+from issuer.policy_files import POLICY_SUFFIX
 from issuer.profile import Profile, load_profile
 from issuer.sealing import create_key_ring, create_protected_folder, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
-from issuer.starter import starter_profile
+from issuer.starter import family_files, starter_profile
 from issuer.wiring import load_policies, open_ledger
 from ledger.changes import SinkRegistered, Step
 from ledger.model import InstantMs, SinkRegistration, Transition, TransitionName
@@ -54,16 +56,31 @@ class _Progress:
         (self.made if made else self.kept).append(what)
 
 
-def initialise(folder: Path, *, uid: int) -> Made:
+def initialise(folder: Path, *, uid: int, families: Sequence[str] = ()) -> Made:
     """Make an issuer in `folder`, or complete one whose profile is there already.
+
+    `families` are the example families of a new profile; where a profile is there already they are refused, because
+    nothing is merged into an owner's file.
 
     Raises:
         ProfileRefused, BundleRefused, SetupError, Fault: what stands in the way; what is there stays as it is.
     """
+    try:
+        return _initialised(folder, uid, families)
+    except OSError as fault:
+        say = f"The folder {folder.name}/ cannot be made or written: {fault.strerror}."
+        raise SetupError("folder_unusable", say) from None
+
+
+def _initialised(folder: Path, uid: int, families: Sequence[str]) -> Made:
     progress = _Progress()
     places = Places((folder / PROFILE_NAME).absolute())
+    if families:
+        _refuse_owned(places, families)
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    if not places.profile.exists():
+    if families:
+        _write_families(places, uid, families, progress)
+    elif not places.profile.exists():
         _write_starter(places, uid, progress)
     else:
         progress.note(PROFILE_NAME, made=False)
@@ -96,6 +113,39 @@ def _write_starter(places: Places, uid: int, progress: _Progress) -> None:
     notes.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     notes.parent.chmod(FOLDER_MODE)
     progress.note("outbox/notes/", made=True)
+
+
+def _refuse_owned(places: Places, families: Sequence[str]) -> None:
+    """Refuse where an owner's file stands in the way of a family's; one that an interrupted run left is none.
+
+    Raises:
+        SetupError: `in_the_way`; nothing was made.
+    """
+    ours = family_files(families)
+    owned = [places.profile.name] if os.path.lexists(places.profile) else []
+    for name, text in ours.items():
+        path = places.folder / name
+        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == text.encode()):
+            owned.append(name)
+    found = sorted(places.policies.glob(f"*{POLICY_SUFFIX}"))
+    owned += [f"policies/{path.name}" for path in found if f"policies/{path.name}" not in ours]
+    if owned:
+        say = f"{places.folder.name}/ has {owned[0]} already, and --with adds nothing to an owner's file: name a new folder."
+        raise SetupError("in_the_way", say)
+
+
+def _write_families(places: Places, uid: int, families: Sequence[str], progress: _Progress) -> None:
+    """Write the profile of `families` and what stands beside it; the profile last, since it says that all is there."""
+    for name, text in family_files(families).items():
+        path = places.folder / name
+        made = not path.exists()
+        path.parent.mkdir(exist_ok=True)
+        if made:
+            path.write_text(text, encoding="utf-8")
+        progress.note(name, made=made)
+    text = starter_profile(name=_slug(places.folder.resolve().name), uid=uid, families=families)
+    places.profile.write_text(text, encoding="utf-8")
+    progress.note(PROFILE_NAME, made=True)
 
 
 def _make_folders(places: Places, progress: _Progress) -> None:

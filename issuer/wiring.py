@@ -4,10 +4,9 @@ Rules: LED-04 and POL-04 (what is unsafe or invalid stops here, as a whole), SEC
 AUD-02 (zero required sinks refuse to start; a sink stands where the ledger says, not where the environment does).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final
 
 from audit import Delivery, JsonlSink, LedgerSpans, Sink
 from audit.recorder import OtelRecorder
@@ -19,6 +18,7 @@ from issuer.ids import new_instance, random_bytes
 from issuer.instance import Instance
 from issuer.operations.registry import all_units, build_catalogue, build_operations
 from issuer.places import Places
+from issuer.policy_files import read_policies
 from issuer.profile import Profile, load_profile
 from issuer.sealing import KeyRing, ProtectedStore, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
@@ -28,27 +28,9 @@ from ledger.port import Ledger, SpanRecorder
 from ledger.sqlite import SqliteLedger
 from policies import ActorFact, Bundle, Catalogue, Directory, PersonFact, load_bundle, run_canaries
 
-POLICY_SUFFIX: Final = ".cedar"
-
 
 def _unobserved(_step: str) -> None:
     """Observe nothing."""
-
-
-def read_policies(folder: Path) -> Mapping[str, str]:
-    """Return the owner's Cedar files by name.
-
-    Raises:
-        SetupError: there is none, or one cannot be read.
-    """
-    try:
-        files = sorted(path for path in folder.iterdir() if path.suffix == POLICY_SUFFIX)
-        texts = {path.name: path.read_text(encoding="utf-8") for path in files}
-    except (OSError, UnicodeDecodeError):
-        raise SetupError("policies_unreadable", f"The policies in {folder.name}/ cannot be read.") from None
-    if not texts:
-        raise SetupError("policies_missing", f"There is no {POLICY_SUFFIX} file in {folder.name}/.")
-    return MappingProxyType(texts)
 
 
 def build_directory(profile: Profile, catalogue: Catalogue) -> Directory:
@@ -110,13 +92,23 @@ def registered_sinks(profile: Profile, ledger: Ledger) -> tuple[Sink, ...]:
     )
 
 
+@functools.cache
+def _prove_engine() -> None:
+    """Run the engine's canaries once in a process: it does not change while it runs, and they cost most of opening.
+
+    Raises:
+        EngineUnfit: one of them failed.
+    """
+    run_canaries()
+
+
 def load_policies(profile: Profile, places: Places) -> tuple[Bundle, Directory]:
     """Return bundle and directory, or refuse the bundle as a whole (POL-04).
 
     Raises:
         BundleRefused, EngineUnfit, SetupError: nothing of it is used.
     """
-    run_canaries()
+    _prove_engine()
     catalogue = build_catalogue(profile)
     return load_bundle(read_policies(places.policies), catalogue), build_directory(profile, catalogue)
 

@@ -86,6 +86,10 @@ class View(Protocol):
         """Return the effect of that id."""
         ...
 
+    def is_genuine(self, effect: Effect) -> bool:
+        """Say whether an effect is as it was prepared, and not as someone without the keys wrote it (LED-06)."""
+        ...
+
     def effect_for_key(self, caller: str, task_id: TaskId, request_key: str) -> Effect | None:
         """Return the effect that this caller made in this task under this key (EFF-11)."""
         ...

@@ -258,7 +258,8 @@ class JsonlSink:
             self._refuse("hard_link", "The audit file has a second name.")
         if held.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             self._refuse("writable_by_others", "The audit file can be written by other accounts.")
-        # Permission bits do not stop root, and the owner who took them away meant it.
+        # Permission bits do not stop root, and the owner who took them away meant it. A failing disk may be
+        # remounted read-only under an open file, which the flags of the file system tell before a write does.
         if not held.st_mode & stat.S_IWUSR or os.fstatvfs(fd).f_flag & os.ST_RDONLY:
             self._refuse("read_only", "The audit file or its file system is read-only.")
         if os.pread(fd, len(self._header), 0) != self._header:

@@ -8,10 +8,19 @@ from dataclasses import dataclass, replace
 
 from issuer import answering
 from issuer.commands.edge import at_the_edge
+from issuer.commands.standing import SETTLED, settled_answer
 from issuer.flow import spans
 from issuer.flow.issue import Issued, issue
 from issuer.flow.overdue import sweep
-from issuer.flow.prepare import Ask, Draft, differing_field, drafted_effect, prepare
+from issuer.flow.prepare import (
+    Ask,
+    Draft,
+    ReadAsk,
+    differing_field,
+    drafted_effect,
+    prepare,
+    read_ask,
+)
 from issuer.flow.reference import bound_operation, find_effect, open_binding, refuse_target
 from issuer.flow.refusing import RefusedError
 from issuer.house import House, Locked, Visit
@@ -23,7 +32,7 @@ from ledger.changes import EffectPrepared, Step
 from ledger.errors import Broken
 from ledger.model import Effect, InstantMs
 from ledger.port import Committed, Verdict, View
-from ledger.refusals import RefusalCode
+from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_actor, refuse_expiry, refuse_path
 from ledger.states import EffectState
 
@@ -43,10 +52,11 @@ def request(visit: Visit, ask: Ask, *, hold: bool = False) -> Answer:
 
 def _requested(visit: Visit, ask: Ask, *, hold: bool) -> Answer:
     sweep(visit)
-    draft = prepare(visit, ask)
-    known = _known(visit, draft)
+    read = read_ask(visit, ask)
+    known = _known(visit, read)
     if known is not None:
-        return _again(visit, draft, known)
+        return _again(visit, read, known)
+    draft = prepare(visit, read)
     visit.house.delivery.probe()
     if draft.pinned.has_protected:
         nonce = random_bytes(NONCE_BYTES)
@@ -58,32 +68,34 @@ def _requested(visit: Visit, ask: Ask, *, hold: bool) -> Answer:
     if draft.pinned.has_protected and (effect is None or effect.effect_id != draft.effect_id):
         visit.house.protected.erase(draft.effect_id)
     if effect is not None and effect.effect_id != draft.effect_id:
-        return _again(visit, draft, effect)
+        return _again(visit, read, effect)
     return _answer(visit.house, committed)
 
 
-def _known(visit: Visit, draft: Draft) -> Effect | None:
+def _known(visit: Visit, read: ReadAsk) -> Effect | None:
     """Return the effect that this request key stands for, if there is one."""
 
     def look(view: View) -> Effect | None:
-        task = view.task_named(draft.ask.task)
+        task = view.task_named(read.ask.task)
         return (
-            None if task is None else view.effect_for_key(visit.caller.name, task.task_id, draft.request_key)
+            None if task is None else view.effect_for_key(visit.caller.name, task.task_id, read.request_key)
         )
 
     return visit.house.ledger.read(look)
 
 
-def _again(visit: Visit, draft: Draft, known: Effect) -> Answer:
+def _again(visit: Visit, read: ReadAsk, known: Effect) -> Answer:
     """Answer a repeated request: the same effect, or the field that differs (EFF-11)."""
-    field = differing_field(known.request, draft.request)
+    field = differing_field(known.request, read.request)
     if field is not None:
         raise RefusedError(RefusalCode.REQUEST_KEY_REUSED, field=field.removeprefix("payload."))
     return _standing(visit.house, known)
 
 
 def _standing(house: House, effect: Effect) -> Answer:
-    """Answer where a known effect stands, with its permit's own expiry."""
+    """Answer where a known effect stands, with its permit's own expiry; an outcome as `commit` would tell it."""
+    if effect.state in SETTLED:
+        return settled_answer(house, effect)
     permit = house.ledger.read(lambda view: view.permit(effect.effect_id))
     shown = effect if permit is None else replace(effect, expires_ms=permit.expires_ms)
     return answering.about(house, code_of(effect.state), shown)
@@ -176,7 +188,8 @@ def _held(visit: Visit, effect: Effect) -> Answer:
             return Verdict(value=_Requested(effect=current))
         path = view.path(current.task_id)
         no = (
-            refuse_path(path, now)
+            _refuse_edited(view, current, effect)
+            or refuse_path(path, now)
             or refuse_expiry(current, now)
             or changed
             or refuse_cost(path, current.cost)
@@ -189,3 +202,13 @@ def _held(visit: Visit, effect: Effect) -> Answer:
         )
 
     return _answer(visit.house, visit.house.ledger.transact(decide))
+
+
+def _refuse_edited(view: View, current: Effect, opened: Effect) -> Refusal | None:
+    """Refuse a held effect that is not as it was prepared, or not the one that was opened before the lock.
+
+    No seal proves it yet, so its MAC has to (LED-06).
+    """
+    if view.is_genuine(current) and current.binding_digest == opened.binding_digest:
+        return None
+    return Refusal(code=RefusalCode.PERMIT_BROKEN, field="binding")

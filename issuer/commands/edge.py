@@ -10,11 +10,13 @@ from issuer.flow import spans
 from issuer.flow.refusing import RefusedError
 from issuer.house import Visit
 from issuer.wire import Answer
+from issuer.wire.codes import CODES, Next
 from ledger.changes import Step
 from ledger.errors import Fault, Malformed
 from ledger.model import Effect, InstantMs
 from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
+from ledger.states import UNRESOLVED, EffectState
 
 
 def record_refusal(visit: Visit, refusal: Refusal, effect: Effect | None) -> None:
@@ -53,7 +55,39 @@ def at_the_edge(
             else answering.faulted(visit.house, fault, found[-1] if found else None)
         )
     except Fault as fault:
-        return answering.faulted(visit.house, fault, found[-1] if found else None)
+        return _faulted(visit, fault, _as_it_stands(visit, found))
+
+
+def _as_it_stands(visit: Visit, found: Sequence[Effect]) -> Effect | None:
+    """Return the effect in question as it is now, or as it was found where it cannot be read."""
+    if not found:
+        return None
+    effect_id = found[-1].effect_id
+    try:
+        return visit.house.ledger.read(lambda view: view.effect(effect_id)) or found[-1]
+    except Fault:
+        return found[-1]
+
+
+def _instead(code: str, effect: Effect | None) -> RefusalCode | None:
+    """Return the code to give where `code` would invite a repeat of what may have been sent (SUR-05), else None."""
+    invites = CODES[code].retryable or CODES[code].next is Next.PREPARE_AGAIN
+    if effect is None or not invites:
+        return None
+    if effect.state in UNRESOLVED:
+        return RefusalCode.OUTCOME_UNKNOWN
+    return RefusalCode.ALREADY_CONSUMED if effect.state in _SENT else None
+
+
+_SENT = frozenset({EffectState.SUCCEEDED, EffectState.FAILED})
+
+
+def _faulted(visit: Visit, fault: Fault, effect: Effect | None) -> Answer:
+    answer = answering.faulted(visit.house, fault, effect)
+    instead = _instead(answer.code, effect)
+    if instead is None:
+        return answer
+    return answering.about(visit.house, str(instead), effect, more=answer.more)
 
 
 def _recorded(
@@ -62,9 +96,12 @@ def _recorded(
     say: str,
     found: Sequence[Effect],
 ) -> Answer:
-    effect = found[-1] if found else None
+    effect = _as_it_stands(visit, found)
+    instead = _instead(str(refusal.code), effect)
+    if instead is not None:
+        refusal, say = Refusal(code=instead, field=refusal.field), ""
     try:
         record_refusal(visit, refusal, effect)
     except Fault as fault:
-        return answering.faulted(visit.house, fault, effect)
+        return _faulted(visit, fault, effect)
     return answering.refused(visit.house, refusal, effect, say=say)

@@ -55,6 +55,8 @@ def show(visit: Visit, reference: str) -> Answer:
 def _record(view: View, effect: Effect) -> dict[str, object]:
     permit, claim = view.permit(effect.effect_id), view.claim(effect.effect_id)
     names = {node.task.task_id: node.task.name for node in view.path(effect.task_id)}
+    places = {task_id: place for place, task_id in enumerate(names)}
+    reserved = view.reserved(effect.effect_id)
     return {
         "actor": effect.actor,
         "subject": effect.subject,
@@ -81,7 +83,7 @@ def _record(view: View, effect: Effect) -> dict[str, object]:
         },
         "reserved": [
             {"task": names.get(task_id, task_id), "unit": unit, "amount": amount}
-            for (task_id, unit), amount in view.reserved(effect.effect_id).items()
+            for (task_id, unit), amount in sorted(reserved.items(), key=lambda row: (places[row[0][0]], row[0][1]))
         ],
         "evidence": [
             {

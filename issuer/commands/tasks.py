@@ -6,6 +6,7 @@ what it spends is held at every ancestor anyway.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from issuer import answering
 from issuer.clock import instant_text
@@ -38,6 +39,8 @@ from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_path
 
 INHERIT = "inherit"
+EXPIRES_MS_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999: no later instant can be written (RFC 3339, section 5.6)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,7 @@ def task_open(visit: Visit, ask: NewTask) -> Answer:
         refuse_unserved(visit.house.profile, None)
         ceilings = _ceilings(visit.house, ask)
         checked_name(ask.name, "task")
+        _check_expiry(ask.expires_ms)
         _known(visit.house, ask)
         committed = visit.house.ledger.transact(lambda view, now: _opened(visit, ask, ceilings, view, now))
         if committed.refusal is not None or committed.value is None:
@@ -84,6 +88,14 @@ def _ceilings(house: House, ask: NewTask) -> Mapping[Unit, int | None]:
             RefusalCode.UNKNOWN_REFERENCE, field="budget", say=f"No operation costs {unknown[0]}."
         )
     return ceilings
+
+
+def _check_expiry(expires_ms: object) -> None:
+    """Refuse an expiry that is no instant that could be shown; a stored one would break every later view of it."""
+    if type(expires_ms) is not int:
+        raise Malformed("wrong_type", "expires", "the expiry must be a whole number of milliseconds")
+    if not 0 <= expires_ms <= EXPIRES_MS_MAX:
+        raise Malformed("out_of_range", "expires", "the expiry must be between the years 1970 and 9999")
 
 
 def _known(house: House, ask: NewTask) -> None:

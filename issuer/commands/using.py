@@ -15,7 +15,7 @@ from issuer.commands.edge import at_the_edge
 from issuer.commands.standing import SETTLED, settled_answer
 from issuer.flow.admit import Admitted, Attempt, Winner, admit, claim_hash, winner_here, winner_outside
 from issuer.flow.binding import Pinned
-from issuer.flow.dispatch import Send, Won, adapter_send, confirmed, dispatch
+from issuer.flow.dispatch import Send, Won, adapter_send, confirmed, dispatch, ended
 from issuer.flow.reference import (
     NOTHING_RESTATED,
     Restated,
@@ -89,8 +89,10 @@ def admit_host(visit: Visit, reference: str) -> Answer:
         claim = committed.value.claim
         if committed.refusal is not None or claim is None:
             return _refused(visit.house, committed)
-        if not confirmed(visit.house, committed.sequence):
-            settle(visit, effect, winner.claim_hash, not_sent("audit_unavailable"))
+        audited = confirmed(visit.house, committed.sequence)
+        reason = ended(visit.house, effect, claim) if audited else "audit_unavailable"
+        if reason is not None:
+            settle(visit, effect, winner.claim_hash, not_sent(reason))
             none = replace(effect, state=EffectState.NO_EFFECT)
             return answering.about(visit.house, str(RefusalCode.PREPARE_AGAIN), none)
         more = {"claim": winner.secret, "deadline": instant_text(claim.deadline_ms)}
@@ -116,6 +118,9 @@ def report(
 
     def run(effect: Effect) -> Answer:
         reported = None if cost is None else costs(cost)
+        if not set(reported or ()) <= set(visit.house.units):
+            # A unit is a name that the owner chose; a host's own words have no place in the trail (SEC-01).
+            raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="cost")
         outcome = host_claims(effect, succeeded=succeeded, reported=reported, source="host:report")
         committed = settle(visit, effect, claim_hash(claim), outcome)
         if committed.refusal is not None:
@@ -163,10 +168,16 @@ def _demand_host(pinned: Pinned, command: str) -> None:
 
 
 def _admitted(visit: Visit, effect: Effect, pinned: Pinned, winner: Winner) -> Committed[Admitted]:
-    """Probe the sinks, look at the object, and run the admission (AUD-02, EFF-07, ADM-02)."""
-    visit.house.delivery.probe()
+    """Probe the sinks, look at the object, and run the admission (AUD-02, EFF-07, ADM-02).
+
+    What cannot be admitted from where it stands is told so without asking a sink: an `unknown` effect must not be
+    answered with "nothing was sent" because a sink is away (SUR-05).
+    """
+    target = None
+    if effect.state is EffectState.PERMITTED:
+        visit.house.delivery.probe()
+        target = refuse_target(visit.house, pinned)
     visit.house.observe(Reached.SINKS_PROBED)
-    target = refuse_target(visit.house, pinned) if effect.state is EffectState.PERMITTED else None
     return admit(visit, effect, Attempt(pinned=pinned, winner=winner, target=target))
 
 

@@ -3,8 +3,9 @@
 Rules: ADM-01 (what is checked), ADM-02 (all or nothing), ADM-04 (exactly one winner), POL-05 (permission is asked
 again), EFF-07 (nothing is widened to a changed target), LED-06. Under the lock, in order:
   1. where the effect stands; an orphaned admission ends here   2. its permit: there, unused, in time, and no
-  admission of it in the trail   3. the seal opens   4. the task and its ancestors   5. the object's preconditions,
-  looked at just before   6. policy, again   7. the budget at every level   8. consume, claim, reserve, span.
+  admission of it in the trail   3. its row is genuine and the one that was opened, and the seal opens
+  4. the task and its ancestors   5. the object's preconditions, looked at just before   6. policy, again
+  7. the budget at every level   8. consume, claim, reserve, span.
 Next: step 5, `issuer.flow.dispatch`, which only the winner reaches.
 """
 
@@ -113,6 +114,9 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
             return Verdict(value=Admitted(effect=current), refusal=no, steps=(orphaned,))
         locked = Locked(view=view, now=now, path=view.path(current.task_id))
         no_yet = _refuse_before_policy(visit.house, current, locked, attempt.target)
+        if no_yet is None and current.binding_digest != effect.binding_digest:
+            # What will be sent was opened from the earlier row, so it must be this one, not only a genuine one.
+            no_yet = Refusal(code=RefusalCode.PERMIT_BROKEN, field="binding")
         if no_yet is not None:
             return _refused(visit, current, no_yet)
         return _decided(visit, attempt, current, locked)
@@ -133,10 +137,16 @@ def _refuse_before_policy(
             in_trail=view.was_admitted(effect.effect_id),
             now=locked.now,
         )
-        or _refuse_seal(house, effect, permit)  # 3
+        or _refuse_row(view, effect)  # 3
+        or _refuse_seal(house, effect, permit)
         or refuse_path(locked.path, locked.now)  # 4
         or target  # 5
     )
+
+
+def _refuse_row(view: View, effect: Effect) -> Refusal | None:
+    """Refuse an effect whose row was edited: the seal covers the binding, this covers the rest of it (LED-06)."""
+    return None if view.is_genuine(effect) else Refusal(code=RefusalCode.PERMIT_BROKEN, field="effect")
 
 
 def _refuse_seal(house: House, effect: Effect, permit: Permit | None) -> Refusal | None:

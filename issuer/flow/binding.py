@@ -7,7 +7,8 @@ preconditions, recipients) enters as a commitment too, since it may repeat such 
 Next: `issuer.flow.issue` seals a permit to the digest; `issuer.flow.admit` compares it again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -16,7 +17,7 @@ from issuer.operations.contract import Preparation
 from issuer.operations.registry import Operation
 from issuer.sealing import commit
 from ledger.canonical import canonical_bytes, digest, parse_strict
-from ledger.errors import Broken
+from ledger.errors import LedgerCorrupt, Malformed
 from ledger.model import EffectId, InstantMs
 
 BINDING_VERSION: Final = 1
@@ -159,11 +160,15 @@ def reopened(operation: Operation, body: bytes, protected: Mapping[str, object] 
     The caller compares the digest of a body made anew with the stored one, which proves every filled-in part.
 
     Raises:
-        Broken: the stored body is not one of ours.
+        LedgerCorrupt: the stored body is not one of ours.
     """
-    stored = parse_strict(body)
+    with _as_written():
+        return _reopened(operation, parse_strict(body), protected)
+
+
+def _reopened(operation: Operation, stored: object, protected: Mapping[str, object] | None) -> Pinned:
     if type(stored) is not dict or stored.get("v") != BINDING_VERSION:
-        raise Broken("a stored binding cannot be read")
+        raise LedgerCorrupt("binding", "A stored binding has another version than this release writes.")
     payload = dict(stored["payload"])
     derived = {part: stored[part] for part in DERIVED}
     resource_id = stored["resource"]["id"]
@@ -189,9 +194,17 @@ def reopened(operation: Operation, body: bytes, protected: Mapping[str, object] 
 
 def stored_member(body: bytes, *path: str) -> object:
     """Return one member of a stored binding, for comparing it with what holds now."""
-    member: object = parse_strict(body)
-    for name in path:
-        if type(member) is not dict:
-            raise Broken("a stored binding cannot be read")
-        member = member[name]
-    return member
+    with _as_written():
+        member: object = parse_strict(body)
+        for name in path:
+            member = member[name]  # type: ignore[index]  # another shape is one of the things caught
+        return member
+
+
+@contextmanager
+def _as_written() -> Iterator[None]:
+    """Turn whatever a body of another shape causes into the one word for it: somebody edited the row (LED-04)."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, Malformed):
+        raise LedgerCorrupt("binding", "A stored binding is not one that was written there.") from None

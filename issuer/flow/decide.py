@@ -45,11 +45,15 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counted:
-    """How an effect stands to what is counted: the owner's wall clock, and whether it is in the counts itself."""
+    """How an effect stands to what is counted: the owner's wall clock, and whether it is in the counts itself.
+
+    `taken_today` says that what it took of a day's bound was this day's: a permit may be used after midnight.
+    """
 
     local: LocalTime
     stored: bool
     taken: bool
+    taken_today: bool
 
 
 def class_takes(
@@ -74,19 +78,14 @@ def class_takes(
     return tuple(takes)
 
 
-def _exhausted(
-    operation: Operation,
-    effect: Effect,
-    takes: tuple[CounterTake, ...],
-    view: View,
-) -> Refusal | None:
-    """Return the bound that an automatic permit for `effect` would break, or None (POL-03)."""
+def _outside_class(operation: Operation, effect: Effect) -> Refusal | None:
+    """Return why the class, as the owner has it now, gives no automatic permit for `effect` alone (POL-03)."""
     if not operation.bounds.automatic:
         return Refusal(code=RefusalCode.CLASS_EXHAUSTED, level=operation.action_class)
     for unit, amount in effect.cost.items():
         if amount > operation.bounds.each.get(unit, 0):
             return Refusal(code=RefusalCode.CLASS_EXHAUSTED, field=unit, level=operation.action_class)
-    return refuse_takes(takes, {take.counter: view.counter(take.counter) for take in takes})
+    return None
 
 
 def _others(counted: Repetition, effect: Effect, *, stored: bool) -> Repetition:
@@ -113,17 +112,17 @@ def _earlier(view: View, effect: Effect, *, stored: bool) -> Earlier:
     )
 
 
-def _usage(view: View, operation: Operation, effect: Effect, day: str, *, taken: bool) -> Usage:
+def _usage(view: View, operation: Operation, effect: Effect, counted: _Counted) -> Usage:
     """Count the class's automatic permits, this effect's own left out where it has taken one."""
-    name, own = operation.action_class, int(taken)
+    name, day = operation.action_class, counted.local.day
 
-    def used(counter: str) -> int:
+    def used(counter: str, *, own: bool) -> int:
         return max(0, view.counter(counter) - own)
 
     return Usage(
-        task_permits=used(f"task|{name}|{effect.task_id}"),
-        root_permits=used(f"root|{name}|{effect.root_id}"),
-        day_permits=used(f"day|{name}|{day}|permits"),
+        task_permits=used(f"task|{name}|{effect.task_id}", own=counted.taken),
+        root_permits=used(f"root|{name}|{effect.root_id}", own=counted.taken),
+        day_permits=used(f"day|{name}|{day}|permits", own=counted.taken_today),
     )
 
 
@@ -166,7 +165,7 @@ def _facts(house: House, pinned: Pinned, effect: Effect, locked: Locked, counted
             for node in locked.path
         ),
         earlier=_earlier(locked.view, effect, stored=counted.stored),
-        usage=_usage(locked.view, operation, effect, local.day, taken=counted.taken),
+        usage=_usage(locked.view, operation, effect, counted),
         limits=_limits(operation),
         clock=ClockFact(now_ms=locked.now, minute_of_day=local.minute_of_day, weekday=local.weekday),
     )
@@ -181,13 +180,20 @@ def decide(
     both are left out of what it is measured against. Facts that cannot be stated deny as `policy_error`.
     """
     local = local_time(locked.now, house.profile.timezone)
-    facts = _facts(house, pinned, effect, locked, _Counted(local=local, stored=stored, taken=taken))
+    permit = locked.view.permit(effect.effect_id) if taken else None
+    taken_today = permit is not None and local_time(permit.issued_ms, house.profile.timezone).day == local.day
+    counted = _Counted(local=local, stored=stored, taken=taken, taken_today=taken_today)
+    facts = _facts(house, pinned, effect, locked, counted)
     decision = decide_by_policy(house.bundle, house.directory, facts)
     takes: tuple[CounterTake, ...] = ()
     exhausted: Refusal | None = None
     if decision.issue.allowed:
         takes = class_takes(pinned.operation, effect, locked.path, local.day)
-        exhausted = None if taken else _exhausted(pinned.operation, effect, takes, locked.view)
+        exhausted = _outside_class(pinned.operation, effect)
+        if exhausted is None and not taken:
+            exhausted = refuse_takes(
+                takes, {take.counter: locked.view.counter(take.counter) for take in takes}
+            )
         if exhausted is not None:
             decision, takes = decision.without_automatic(), ()
     row = DecisionRow(effect_id=effect.effect_id, body=_record(pinned, facts, decision), at_ms=locked.now)

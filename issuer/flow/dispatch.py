@@ -3,13 +3,14 @@
 Rules: ADM-03 (nothing is sent before every required sink has acknowledged the admission), ADM-05 (one more look),
 AUD-02 (a sink that dies in between costs the permit, nothing else), REP-04 and REP-05 (any exception after the
 first byte is `unknown`). In order:
-  1. every required sink acknowledges exactly this sequence   2. one more look: still admitted, in time, task open
+  1. every required sink acknowledges exactly this sequence   2. one more look: still admitted, all in time, task open
   3. the adapter sends   4. the outcome is recorded, whatever a sink says   5. the sinks acknowledge the outcome.
 A winner that stops before 3 proves that it sent nothing: `no_effect`, budget and slot back, "prepare again".
 Next: step 6, `issuer.flow.settle`.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from audit import AuditUnavailable
@@ -98,21 +99,14 @@ def confirmed(house: House, sequence: int) -> bool:
 def _sent(visit: Visit, won: Won, send: Send) -> tuple[Outcome, str | None]:
     """Do 1 to 3; return what is known, and the code where it is not simply the state."""
     try:
-        visit.house.delivery.acknowledge(won.sequence)  # 1
-    except AuditUnavailable:
-        return not_sent("audit_unavailable"), str(RefusalCode.PREPARE_AGAIN)
-    visit.house.observe(Reached.ACKNOWLEDGED)
-    reason = _stopped(visit.house, won.effect, won.claim)  # 2
+        reason = _held_back(visit, won)
+        order = _order(visit, won)
+    except BaseException as fault:
+        # Nothing has left yet, and only the winner can say so: an interrupted wait costs no money (REP-04).
+        _record(visit, won, not_sent(_word(fault)))
+        raise
     if reason is not None:
         return not_sent(reason), str(RefusalCode.PREPARE_AGAIN)
-    visit.house.observe(Reached.LOOKED_AGAIN)
-    order = Order(
-        effect_id=won.effect.effect_id,
-        request=request_of(visit.house, won.pinned),
-        preparation=won.pinned.preparation,
-        deadline_ms=won.claim.deadline_ms,
-        remaining_ms=DurationMs(max(0, won.claim.deadline_ms - visit.house.now())),
-    )
     try:
         return send(order), None  # 3
     except NotDispatchedError as proof:
@@ -120,16 +114,52 @@ def _sent(visit: Visit, won: Won, send: Send) -> tuple[Outcome, str | None]:
     except Exception as fault:  # noqa: BLE001 - REP-05: whatever went wrong, it may have been sent
         return lost(_word(fault)), None
     except BaseException as fault:
-        # An interrupted caller: the truth is recorded first, then the interruption goes on (AUD-02).
-        settle(visit, won.effect, won.winner.claim_hash, lost(_word(fault)))
+        _record(visit, won, lost(_word(fault)))
         raise
 
 
-def _stopped(house: House, effect: Effect, claim: Claim) -> str | None:
+def _record(visit: Visit, won: Won, outcome: Outcome) -> None:
+    """Record what is known before an interruption goes on (AUD-02).
+
+    Where that fails the effect stays admitted, which counts as possibly sent, and the interruption still goes on.
+    """
+    with suppress(Fault):
+        settle(visit, won.effect, won.winner.claim_hash, outcome)
+
+
+def _order(visit: Visit, won: Won) -> Order:
+    """Return the order to the adapter; what is left of the deadline is counted from here."""
+    return Order(
+        effect_id=won.effect.effect_id,
+        request=request_of(visit.house, won.pinned),
+        preparation=won.pinned.preparation,
+        deadline_ms=won.claim.deadline_ms,
+        remaining_ms=DurationMs(max(0, won.claim.deadline_ms - visit.house.now())),
+    )
+
+
+def _held_back(visit: Visit, won: Won) -> str | None:
+    """Do 1 and 2; return why nothing may be sent, or None."""
+    try:
+        visit.house.delivery.acknowledge(won.sequence)  # 1
+    except AuditUnavailable:
+        return "audit_unavailable"
+    visit.house.observe(Reached.ACKNOWLEDGED)
+    reason = ended(visit.house, won.effect, won.claim)  # 2
+    if reason is None:
+        visit.house.observe(Reached.LOOKED_AGAIN)
+    return reason
+
+
+def ended(house: House, effect: Effect, claim: Claim) -> str | None:
     """Look once more, without cost, after waiting for the sinks (ADM-05): return why nothing may be sent, or None."""
     try:
-        current, path = house.ledger.read(
-            lambda view: (view.effect(effect.effect_id), view.path(effect.task_id))
+        current, permit, path = house.ledger.read(
+            lambda view: (
+                view.effect(effect.effect_id),
+                view.permit(effect.effect_id),
+                view.path(effect.task_id),
+            )
         )
     except Fault:
         return "ledger_unavailable"
@@ -138,6 +168,8 @@ def _stopped(house: House, effect: Effect, claim: Claim) -> str | None:
         return "no_longer_admitted"
     if now >= claim.deadline_ms:
         return "deadline_passed"
+    if permit is None or now >= permit.expires_ms:
+        return "permit_expired"
     no = refuse_path(path, now)
     return None if no is None else str(no.code)
 

@@ -71,6 +71,22 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAsk:
+    """An ask, read and checked, with its subject settled and a request key.
+
+    Attributes:
+        request: canonical fingerprint of the ask, a keyed hash per field (EFF-11); no value can be read from it.
+    """
+
+    operation: Operation
+    ask: Ask
+    subject: str
+    request_key: str
+    values: Values
+    request: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A prepared effect that waits for the ledger's lock: everything but the instant and the permit.
 
@@ -132,11 +148,14 @@ def read_payload(
     return check_payload(operation.fields, document, registries)
 
 
-def prepare(visit: Visit, ask: Ask) -> Draft:
-    """Return the draft of a new effect.
+def read_ask(visit: Visit, ask: Ask) -> ReadAsk:
+    """Read and check an ask without looking at its target.
+
+    What a request key stands for (EFF-11) is found with this alone: the target may have changed since, not least by
+    the very effect that is asked for again.
 
     Raises:
-        RefusedError: the owner has not declared something, or the target cannot be prepared.
+        RefusedError: the owner has not declared something.
         Malformed: the ask cannot be read as what it should be.
     """
     operation = find_operation(visit.house, ask.operation)
@@ -147,17 +166,35 @@ def prepare(visit: Visit, ask: Ask) -> Draft:
         values = read_payload(operation, ask.payload, registry_rows(visit.house.profile))
     except UnknownReference as fault:
         raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field=fault.field, say=fault.message) from None
-    pinned = pin(visit.house, operation, values)
-    cost = costs(derive_cost(operation.cost, values))
-    return Draft(
-        effect_id=new_effect_id(),
-        pinned=pinned,
+    return ReadAsk(
+        operation=operation,
         ask=ask,
         subject=subject,
         request_key=key,
+        values=values,
         request=request_fingerprint(visit.house, ask, values),
+    )
+
+
+def prepare(visit: Visit, read: ReadAsk) -> Draft:
+    """Return the draft of a new effect.
+
+    Raises:
+        RefusedError: the target cannot be prepared.
+        Malformed: the cost cannot be derived.
+    """
+    operation = read.operation
+    pinned = pin(visit.house, operation, read.values)
+    cost = costs(derive_cost(operation.cost, read.values))
+    return Draft(
+        effect_id=new_effect_id(),
+        pinned=pinned,
+        ask=read.ask,
+        subject=read.subject,
+        request_key=read.request_key,
+        request=read.request,
         cost=cost,
-        content_key=_content_key(visit.house, pinned, subject),
+        content_key=_content_key(visit.house, pinned, read.subject),
         resource_key=_resource_key(visit.house, operation.resource_type, pinned.resource_id),
     )
 

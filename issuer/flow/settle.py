@@ -51,7 +51,8 @@ _PROOFS: Mapping[Proof, EffectState] = {
 def from_answer(answer: Answer) -> Outcome:
     """Return the outcome that a service's answer proves under its contract, and no more (REP-06).
 
-    A charge that is no whole amount (EFF-04) proves nothing at all: the effect is `unknown` and a person looks.
+    A charge that is no whole amount (EFF-04), or that stands beside a proof of no effect (REC-05), proves nothing at
+    all: the effect is `unknown` and a person looks.
     """
     charged: Amounts | None = None
     if answer.charged is not None:
@@ -59,6 +60,8 @@ def from_answer(answer: Answer) -> Outcome:
             charged = costs(answer.charged)
         except Malformed:
             return lost("charge_not_whole")
+    if answer.proof is Proof.NO_EFFECT and any((charged or {}).values()):
+        return lost("charge_contradicts_proof")
     return Outcome(
         target=_PROOFS[answer.proof],
         evidence_class=EvidenceClass.NONE if answer.proof is Proof.NOTHING else EvidenceClass.SERVICE,
@@ -104,7 +107,8 @@ def host_claims(effect: Effect, *, succeeded: bool, reported: Amounts | None, so
 def _charge(effect: Effect, outcome: Outcome) -> Amounts:
     if outcome.target is EffectState.NO_EFFECT:
         return dict.fromkeys(effect.cost, 0)
-    return effect.cost if outcome.charged is None else outcome.charged
+    # A unit that nobody measured is charged its maximum: silence about it releases nothing (REP-06).
+    return {**effect.cost, **(outcome.charged or {})}
 
 
 def settle(

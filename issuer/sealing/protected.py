@@ -22,6 +22,7 @@ import fcntl
 import hmac
 import os
 import re
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -82,6 +83,10 @@ _PART_NAME: Final = re.compile(r"\.[a-z0-9_-]{8,64}\.[0-9a-f]{24}\.part")
 _LINKS_MAX: Final = 2
 """A file has its temporary name as a second one until that is removed; a kill may leave both for a while."""
 
+_LOCK_WAIT_S: Final = 10.0
+"""Far beyond a folder sync of everybody who may queue, and short enough for a caller to be told (EFF-06)."""
+
+_LOCK_POLL_S: Final = 0.002
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -303,7 +308,16 @@ class ProtectedStore:
 def _locked(folder: int) -> Iterator[None]:
     # The lock belongs to the open description, so two threads of one process exclude each other as well.
     # Holders make a few system calls and at most one folder sync; a killed holder frees it.
-    fcntl.flock(folder, fcntl.LOCK_EX)
+    # One that is stopped keeps it, so the wait has an end: `BlockingIOError` is the world's fault like any other.
+    until = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(_LOCK_POLL_S)
     try:
         yield
     finally:

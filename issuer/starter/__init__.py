@@ -1,5 +1,6 @@
-"""What `issuer init` writes for a first effect: a profile for files in a folder of your own, as data."""
+"""What `issuer init` writes for a first effect, as data: files in a folder of your own, or example families."""
 
-__all__ = ["starter_profile"]
+__all__ = ["FAMILIES", "family_files", "first_steps", "starter_profile"]
 
-from issuer.starter.profile import starter_profile
+from issuer.starter.families import FAMILIES, first_steps
+from issuer.starter.profile import family_files, starter_profile

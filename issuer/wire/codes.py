@@ -180,7 +180,9 @@ _NOES: Final = (
         _N.TELL_A_PERSON,
         "It was sent and its outcome is on record, but the audit trail has not confirmed it yet. Do not repeat it.",
     ),
-    _no(_R.ALREADY_CONSUMED, _E.REFUSED, 409, _N.STOP, "This permit is spent; nothing was sent."),
+    _no(
+        _R.ALREADY_CONSUMED, _E.REFUSED, 409, _N.STOP, "This permit is spent; nothing is sent a second time."
+    ),
     _no(_R.NAME_TAKEN, _E.REFUSED, 409, _N.STOP, "There is already a task of that name."),
     _no(_R.NOT_PERMITTED_YET, _E.REFUSED, 409, _N.WAIT, "This effect has no permit; nothing was sent."),
     _no(_R.DENIED, _E.DENIED, 403, _N.STOP, "No policy permits this."),

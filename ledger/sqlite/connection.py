@@ -28,6 +28,7 @@ except (
 DRIVER: Final = sqlite3
 DatabaseError: Final = sqlite3.DatabaseError
 IntegrityError: Final = sqlite3.IntegrityError
+OperationalError: Final = sqlite3.OperationalError
 
 BUSY_TIMEOUT_MS: Final = 10_000
 """A backstop only: writers already queue on the outer lock, so SQLite's own unfair waiting is never reached."""
@@ -160,14 +161,17 @@ def _authorize(
 def open_database(path: Path, *, journal_mode: str, read_only: bool = False) -> Any:  # noqa: ANN401 - untyped driver
     """Open an existing ledger file and return the driver's connection, with every gate passed.
 
-    `journal_mode` is `wal`, or `truncate` where the library is not safe for WAL.
+    `journal_mode` is `wal`, or `truncate` where the library is not safe for WAL. With `read_only` nothing is
+    written, and the journal mode is compared instead of set.
 
     Raises:
         LedgerUnavailable: missing, unsafe, or a pragma did not hold.
         LedgerCorrupt: not a ledger, or one of a newer schema.
     """
     file_identity(path)
-    mode = "ro" if read_only else "rw"
+    # SQLite's own two files stay behind a reader that may not write, if nobody else has the ledger open. A reader
+    # that finds none of them is therefore opened as one that may, and forbidden to.
+    mode = "ro" if read_only and path.with_name(path.name + "-wal").exists() else "rw"
     # The class itself, not `connect`: instrumentation of a host patches the function and would see our SQL.
     raw = sqlite3.Connection(
         f"file:{quote(str(path))}?mode={mode}",
@@ -191,11 +195,14 @@ def open_database(path: Path, *, journal_mode: str, read_only: bool = False) -> 
                 "PRAGMA journal_mode" if read_only else f"PRAGMA journal_mode = {journal_mode}"
             ).fetchone()[0]
         )
-        if found != journal_mode:
+        # Only WAL is written in the file: a reader of any other mode finds `delete`, which is what it reads as.
+        if found != journal_mode and not (read_only and "wal" not in {found, journal_mode}):
             raise LedgerUnavailable(
                 "journal_mode", f"The ledger is in journal mode {found}, not {journal_mode}."
             )
         _checked_pragmas(raw)
+        if read_only:
+            raw.execute("PRAGMA query_only = ON")
         raw.set_authorizer(_authorize)
     except sqlite3.DatabaseError as fault:
         raw.close()
@@ -230,4 +237,4 @@ def schema_rows(raw: Any) -> list[tuple[str, str, str | None]]:  # noqa: ANN401 
     rows: Iterator[tuple[str, str, str | None]] = iter(
         raw.execute("SELECT type, name, sql FROM sqlite_schema")
     )
-    return [row for row in rows if not row[1].startswith(("sqlite_", "_sqlite_"))]
+    return [row for row in rows if not row[1].startswith(("sqlite_", "_sqlite_", "idx__sqlite_"))]

@@ -3,6 +3,7 @@
 It decides nothing. Next: `ledger.sqlite.view` reads with it, `ledger.sqlite.writes` writes with it.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -34,7 +35,12 @@ from ledger.states import EffectState
 EFFECT_COLUMNS: Final = (
     "effect_id, state, caller, task_id, root_id, subject, actor, operation, action_class, resource_type, "
     "resource_id, request_key, request, binding, binding_digest, content_key, resource_key, cost, protected, "
-    "prepared_ms, expires_ms, last_span, sequence"
+    "prepared_ms, expires_ms, last_span, sequence, mac"
+)
+_EFFECT_FIXED: Final = (
+    *("effect_id", "caller", "task_id", "root_id", "subject", "actor", "operation", "action_class"),
+    *("resource_type", "resource_id", "request_key", "request", "binding", "binding_digest"),
+    *("content_key", "resource_key", "protected", "prepared_ms", "expires_ms"),
 )
 TASK_COLUMNS: Final = (
     "task_id, name, parent_id, root_id, depth, subject, actors, expires_ms, state, opened_ms"
@@ -158,7 +164,18 @@ def effect_from(row: Row) -> Effect:
     )
 
 
-def effect_row(effect: Effect, *, span_id: str, sequence: int) -> Row:
+def effect_authority(effect: Effect) -> bytes:
+    """Return the bytes whose MAC fixes an effect as it was prepared: all of it but its state and place (LED-06).
+
+    A permit's seal holds the binding from then on; before that nothing else proves a held effect.
+    """
+    values: list[object] = [getattr(effect, name) for name in _EFFECT_FIXED]
+    # Blobs enter by their digests, so that two large ones still make one small document.
+    fixed = [hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else value for value in values]
+    return canonical_bytes(["effect", *fixed, amounts_text(effect.cost)])
+
+
+def effect_row(effect: Effect, *, span_id: str, sequence: int, mac: bytes) -> Row:
     """Return the values of `EFFECT_COLUMNS` with the span that prepared it."""
     return (
         effect.effect_id,
@@ -184,6 +201,7 @@ def effect_row(effect: Effect, *, span_id: str, sequence: int) -> Row:
         effect.expires_ms,
         span_id,
         sequence,
+        mac,
     )
 
 

@@ -7,6 +7,8 @@ Next: `ledger.sqlite.migrations` writes this into a new file; `ledger.sqlite.wri
 """
 
 import hashlib
+import re
+from functools import cache
 from typing import Final
 
 from ledger.model import AMOUNT_MAX, BINDING_BYTES_MAX, TASK_DEPTH_MAX, TaskState, Tier
@@ -23,6 +25,9 @@ SPAN_BYTES_MAX: Final = 16 * 1024
 
 SEAL_BYTES_MAX: Final = 2048
 """Bytes of a sealed permit, as `issuer.sealing` bounds it."""
+
+OVERRUN_MAX: Final = AMOUNT_MAX * 512
+"""Sum of overruns of one line: each effect in flight may report the largest amount, and none is lost (BUD-03)."""
 
 
 def _names(values: object) -> str:
@@ -111,7 +116,7 @@ CREATE TABLE budgets(
   ceiling INTEGER CHECK (ceiling BETWEEN 0 AND {AMOUNT_MAX}),
   reserved INTEGER NOT NULL DEFAULT 0 CONSTRAINT reserved_range CHECK (reserved BETWEEN 0 AND {AMOUNT_MAX}),
   settled INTEGER NOT NULL DEFAULT 0 CONSTRAINT settled_range CHECK (settled BETWEEN 0 AND {AMOUNT_MAX}),
-  overrun INTEGER NOT NULL DEFAULT 0 CONSTRAINT overrun_range CHECK (overrun BETWEEN 0 AND {AMOUNT_MAX}),
+  overrun INTEGER NOT NULL DEFAULT 0 CONSTRAINT overrun_range CHECK (overrun BETWEEN 0 AND {OVERRUN_MAX}),
   CONSTRAINT no_overspend CHECK (ceiling IS NULL OR reserved <= ceiling - settled),
   PRIMARY KEY (task_id, unit)
 ) STRICT, WITHOUT ROWID;
@@ -140,6 +145,7 @@ CREATE TABLE effects(
   expires_ms INTEGER NOT NULL,
   last_span TEXT NOT NULL,
   sequence INTEGER NOT NULL REFERENCES spans(sequence),
+  mac BLOB NOT NULL,
   UNIQUE (caller, task_id, request_key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX effects_state ON effects(state, expires_ms);
@@ -306,7 +312,7 @@ END;
 
 CREATE TRIGGER effects_fixed BEFORE UPDATE OF effect_id, caller, task_id, root_id, subject, actor, operation,
   action_class, resource_type, resource_id, request_key, request, binding, binding_digest, content_key, resource_key,
-  cost, protected, prepared_ms, expires_ms ON effects
+  cost, protected, prepared_ms, expires_ms, mac ON effects
   BEGIN SELECT RAISE(ABORT, 'guard:effect_identity'); END;
 
 CREATE TRIGGER effects_repetition_begin AFTER INSERT ON effects BEGIN
@@ -401,3 +407,14 @@ def schema_digest(rows: list[tuple[str, str, str | None]]) -> str:
     """
     text = "\x00".join(f"{kind}\x01{name}\x01{sql or ''}" for kind, name, sql in sorted(rows))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def expected_digest() -> str:
+    """Return the digest of the schema that this release makes: an opened ledger has exactly it (LED-04)."""
+    rows: list[tuple[str, str, str | None]] = []
+    for statement in re.split(r"^(?=CREATE )", schema_statements(), flags=re.MULTILINE)[1:]:
+        _create, kind, rest = statement.split(maxsplit=2)
+        name = re.match(r"\w+", rest)
+        rows.append((kind.lower(), "" if name is None else name[0], statement.rstrip().removesuffix(";")))
+    return schema_digest(rows)

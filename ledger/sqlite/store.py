@@ -32,7 +32,7 @@ from ledger.sqlite.connection import (
     schema_rows,
 )
 from ledger.sqlite.lock import WriterLock
-from ledger.sqlite.schema import schema_digest
+from ledger.sqlite.schema import expected_digest, schema_digest
 from ledger.sqlite.view import SqliteView
 from ledger.sqlite.writes import StepWriter
 from ledger.tree import Frontier, decoded_frontier
@@ -68,8 +68,11 @@ class SqliteLedger:
         keys: Authenticator,
         clock: Callable[[], InstantMs],
         observer: Callable[[str], None] = _no_observer,
+        looks_only: bool = False,
     ) -> None:
         """Open the ledger at `path`, which `ledger.sqlite.create` made.
+
+        With `looks_only` it is opened as it lies there: nothing is written or made beside it, then or later.
 
         Raises:
             LedgerUnavailable: it is missing, unsafe to use here, or locked.
@@ -82,15 +85,20 @@ class SqliteLedger:
         self._pid = os.getpid()
         self._dead: str | None = None
         self._closed = False
-        self._lock = WriterLock(path.with_name(path.name + LOCK_SUFFIX))
+        # The file comes first: a mistyped path makes nothing, not even a lock beside it.
         self._identity: FileIdentity = file_identity(path)
-        self._raw = open_database(path, journal_mode=journal_mode())
-        self._reader: Any = None
+        self._lock = None if looks_only else WriterLock(path.with_name(path.name + LOCK_SUFFIX))
+        self._raw = open_database(path, journal_mode=journal_mode(), read_only=looks_only)
+        self._reader: Any = self._raw if looks_only else None
         self._reader_lock = threading.Lock()
         try:
+            self.schema_digest = schema_digest(schema_rows(self._raw))
+            if self.schema_digest != expected_digest():
+                raise LedgerCorrupt(
+                    "schema", "The ledger's tables or guards are not those this release makes."
+                )
             self._ledger_id = self._opened_id()
             self._recorder = recorder(self._ledger_id)
-            self.schema_digest = schema_digest(schema_rows(self._raw))
         except DatabaseError as fault:
             self.close()
             raise as_fault(fault) from None
@@ -103,13 +111,23 @@ class SqliteLedger:
         if row is None:
             raise LedgerCorrupt("unfinished", "The ledger was never finished being made; make a new one.")
         self._ledger_id = LedgerId(row[0])
-        self._head()
+        # One snapshot: without it an entry of another process, between two questions, would look like damage.
+        self._raw.execute("BEGIN")
+        try:
+            _position, _frontier, self._last_entry_ms = self._head()
+        finally:
+            self._raw.execute("ROLLBACK")
         return self._ledger_id
 
     @property
     def ledger_id(self) -> LedgerId:
         """The identity that seals and sinks are bound to."""
         return self._ledger_id
+
+    @property
+    def last_entry_ms(self) -> InstantMs:
+        """The instant of the last entry when the ledger was opened; no clock may be far behind it (PER-03)."""
+        return InstantMs(self._last_entry_ms)
 
     @property
     def durable(self) -> bool:
@@ -153,6 +171,8 @@ class SqliteLedger:
     def transact(self, decide: Decide[T]) -> Committed[T]:
         """Run one transaction; see the module docstring for its numbered order and `ledger.port` for its faults."""
         self._usable()
+        if self._lock is None:
+            raise LedgerUnavailable("looks_only", "This ledger was opened to be looked at only.")
         with self._lock.held():  # 1
             self._usable()
             if file_identity(self._path) != self._identity:  # 2
@@ -255,6 +275,8 @@ class SqliteLedger:
                 raise LedgerUnavailable("closed", _CLOSED)
             try:
                 if self._reader is None:
+                    if file_identity(self._path) != self._identity:
+                        raise LedgerUnavailable("replaced", "The ledger file was replaced while it was open.")
                     self._reader = open_database(self._path, journal_mode=journal_mode(), read_only=True)
                 self._reader.execute("BEGIN")
                 try:
@@ -268,7 +290,8 @@ class SqliteLedger:
         """Let go of the file. A closed ledger refuses everything."""
         self._closed = True
         if os.getpid() == self._pid:
-            self._raw.close()
+            # The writer goes last: SQLite folds the WAL into the file only where the last one to close may write.
             if self._reader is not None:
                 self._reader.close()
+            self._raw.close()
         self._dead = self._dead or _CLOSED

@@ -27,6 +27,7 @@ from ledger.model import (
     SpanRow,
     Task,
     TaskId,
+    TaskState,
     TransitionName,
     Unit,
 )
@@ -67,6 +68,9 @@ class SqliteView:
         task = rows.task_from(row)
         if not self._keys.is_authentic("row", rows.task_authority(task), row[len(row) - 1]):
             raise LedgerCorrupt("task_mac", "A task row was changed by someone without the keys.")
+        # An earlier row of a task is authentic as well, so the trail is asked whether the task was closed since.
+        if task.state is not TaskState.CLOSED and self._in_trail(task.task_id, TransitionName.TASK_CLOSED):
+            raise LedgerCorrupt("task_set_back", "A task that was closed stands open again.")
         return task
 
     def task_named(self, name: str) -> Task | None:
@@ -88,7 +92,25 @@ class SqliteView:
             "SELECT task_id, unit, ceiling, reserved, settled, overrun FROM budgets WHERE task_id = ? ORDER BY unit",
             task_id,
         )
-        return MappingProxyType({line.unit: line for line in map(rows.budget_from, found)})
+        lines = {line.unit: line for line in map(rows.budget_from, found)}
+        granted = self._granted(task_id)
+        ceilings = {unit: line.ceiling for unit, line in lines.items()}
+        # A unit without a grant has a line of zero where something was held or charged (BUD-01).
+        if ceilings != {**dict.fromkeys(lines, 0), **granted}:
+            raise LedgerCorrupt("ceiling", "A task's ceiling is not what its grants add up to.")
+        return MappingProxyType(lines)
+
+    def _granted(self, task_id: TaskId) -> dict[Unit, int | None]:
+        """Return what a task's grants add up to by unit, None for `inherit`; each is proven by its MAC (LED-06)."""
+        totals: dict[Unit, int | None] = {}
+        for unit, sequence, amount, mac in self._all(
+            "SELECT unit, sequence, amount, mac FROM grants WHERE task_id = ?", task_id
+        ):
+            if not self._keys.is_authentic("row", rows.grant_authority(task_id, unit, sequence, amount), mac):
+                raise LedgerCorrupt("grant_mac", "A grant was changed by someone without the keys.")
+            before = totals.get(Unit(unit), 0)
+            totals[Unit(unit)] = None if amount is None or before is None else before + amount
+        return totals
 
     def path(self, task_id: TaskId) -> tuple[PathNode, ...]:
         """Return the task and its ancestors, leaf first, with their budget lines; empty where there is none."""
@@ -99,6 +121,10 @@ class SqliteView:
             if task is None:
                 raise LedgerCorrupt("task_path", "A task's ancestor is missing.")
             nodes.append(PathNode(task=task, budget=self.budget(ancestor)))
+        if nodes and nodes[0].task.task_id != task_id:
+            raise LedgerCorrupt("task_path", "A task's line of ancestors does not begin at the task.")
+        if nodes and nodes[0].task.task_id != task_id:
+            raise LedgerCorrupt("task_path", "A task's line of ancestors does not begin with the task.")
         if nodes and [node.task.parent_id for node in nodes[:-1]] != [
             node.task.task_id for node in nodes[1:]
         ]:
@@ -111,6 +137,11 @@ class SqliteView:
         """Return the effect of that id."""
         row = self._one(f"SELECT {rows.EFFECT_COLUMNS} FROM effects WHERE effect_id = ?", effect_id)
         return None if row is None else rows.effect_from(row)
+
+    def is_genuine(self, effect: Effect) -> bool:
+        """Say whether an effect is as it was prepared, and not as someone without the keys wrote it (LED-06)."""
+        row = self._one("SELECT mac FROM effects WHERE effect_id = ?", effect.effect_id)
+        return row is not None and self._keys.is_authentic("row", rows.effect_authority(effect), row[0])
 
     def effect_for_key(self, caller: str, task_id: TaskId, request_key: str) -> Effect | None:
         """Return the effect that this caller made in this task under this key (EFF-11)."""
@@ -213,8 +244,11 @@ class SqliteView:
 
     def was_admitted(self, effect_id: EffectId) -> bool:
         """Say whether the trail holds an admission of this effect, whatever its row says (LED-06)."""
-        name = str(TransitionName.EFFECT_ADMITTED)
-        return self._one("SELECT 1 FROM spans WHERE story = ? AND name = ?", effect_id, name) is not None
+        return self._in_trail(effect_id, TransitionName.EFFECT_ADMITTED)
+
+    def _in_trail(self, story: str, name: TransitionName) -> bool:
+        found = self._one("SELECT 1 FROM spans WHERE story = ? AND name = ? LIMIT 1", story, str(name))
+        return found is not None
 
     def story(self, story: str) -> Sequence[SpanRow]:
         """Return the spans of one effect, task or ledger story, in order (AUD-05)."""

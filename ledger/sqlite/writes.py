@@ -9,11 +9,11 @@ from typing import Any, Final, assert_never
 
 from ledger import changes
 from ledger.canonical import canonical_bytes
-from ledger.errors import Broken, SpanNotRecorded
+from ledger.errors import Broken, Fault, SpanNotRecorded
 from ledger.model import InstantMs, Position, RecordedSpan, SpanRow, Transition
 from ledger.port import Authenticator, SpanRecorder
 from ledger.sqlite import rows
-from ledger.sqlite.connection import IntegrityError
+from ledger.sqlite.connection import DatabaseError, IntegrityError, OperationalError
 from ledger.states import is_legal
 from ledger.tree import leaf_hash
 
@@ -60,13 +60,26 @@ class StepWriter:
             "SELECT span_id FROM spans WHERE story = ? ORDER BY sequence DESC LIMIT 1",
             (transition.story,),
         ).fetchone()
-        recorded = self._recorder.record(
-            transition,
-            position=position,
-            parent_span_id=None if parent is None else parent[0],
-            at_ms=self._at_ms,
-        )
-        row = self._span_row(transition, position, recorded)
+        try:
+            recorded = self._recorder.record(
+                transition,
+                position=position,
+                parent_span_id=None if parent is None else parent[0],
+                at_ms=self._at_ms,
+            )
+            row = self._span_row(transition, position, recorded)
+            self._insert_span(transition, row)
+        except Exception as fault:
+            # A disk, a lock or a damaged file is not the span's fault, and the store says whose it was. Whatever else
+            # the cause is, a span that is not complete is not recorded (AUD-01).
+            if isinstance(fault, Fault | OperationalError) or type(fault) is DatabaseError:
+                raise
+            raise SpanNotRecorded("unusable", "The recorder gave no span that the ledger can hold.") from None
+        self.prove(row)
+        return row
+
+    def _insert_span(self, transition: Transition, row: SpanRow) -> None:
+        position = row.position
         self._raw.execute(
             "INSERT INTO spans(sequence, epoch, lane, span_id, trace_id, name, story, effect_id, state_to, at_ms, "
             "body, leaf) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -85,8 +98,6 @@ class StepWriter:
                 row.leaf,
             ),
         )
-        self.prove(row)
-        return row
 
     def _span_row(self, transition: Transition, position: Position, recorded: RecordedSpan) -> SpanRow:
         return SpanRow(
@@ -186,7 +197,12 @@ class StepWriter:
         here = self._here
         self._raw.execute(
             f"INSERT INTO effects({rows.EFFECT_COLUMNS}) VALUES ({_EFFECT_MARKS})",
-            rows.effect_row(change.effect, span_id=here.span_id, sequence=here.position.sequence),
+            rows.effect_row(
+                change.effect,
+                span_id=here.span_id,
+                sequence=here.position.sequence,
+                mac=self._keys.tag("row", rows.effect_authority(change.effect)),
+            ),
         )
 
     def _effect_moved(self, change: changes.EffectMoved) -> None:

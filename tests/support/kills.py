@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -63,9 +64,9 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._has("ended"):
+        with suppress(ProcessLookupError):
             self.send(signal.SIGKILL)
-            self._first("ended")
+        self._first("ended")
         os.close(self._pipe)
 
     @property
@@ -74,8 +75,9 @@ class Child:
         return [str(line["step"]) for line in self._lines if "step" in line]
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; the witness has not collected the process, so its number is still its own."""
-        os.kill(self.pid, number)
+        """Send a signal, unless its end was told: then its number may belong to another."""
+        if not self._has("ended"):
+            os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End it with SIGKILL, and return once the kernel says so."""
@@ -130,7 +132,9 @@ class Nursery:
     def __enter__(self) -> Self:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen([sys.executable, "-m", "tests.support.committing"], stdin=theirs)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.committing"], stdin=theirs.fileno()
+            )
         self._jobs = ours
         return self
 

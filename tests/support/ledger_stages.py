@@ -91,7 +91,7 @@ def _bare_move(ledger: Ledger, effect: Effect, target: EffectState) -> None:
 
 def effect_in(ledger: Ledger, task: Task, state: EffectState) -> Effect:
     """Return a new effect that stands in `state`."""
-    effect = prepare(ledger, task, COST)
+    effect = prepare(ledger, task, {CENT: COST[CENT]})
     for target in WAYS[state]:
         move(ledger, effect, target)
     return current(ledger, effect)
@@ -167,17 +167,17 @@ def add_settlements(raw: Any, effect_id: str, sequence: int) -> None:
 
 
 def raw_move(
-    raw: Any, effect: Effect, target: EffectState, *, without: Callable[..., None] | None = None
+    raw: Any, effect: Effect, target: EffectState, *, without: tuple[Callable[..., None], ...] = ()
 ) -> None:
     """Move an effect by raw SQL with everything that a legal move needs, apart from the parts `without`."""
     sequence, span_id = add_span(raw, effect.effect_id, str(target))
-    if without is not add_permit:
+    if add_permit not in without:
         add_permit(raw, effect.effect_id, sequence)
-    if without is not add_use:
+    if add_use not in without:
         add_use(raw, effect.effect_id, sequence)
-    if without is not add_reservations:
+    if add_reservations not in without:
         add_reservations(raw, effect.effect_id)
-    if without is not add_settlements:
+    if add_settlements not in without:
         add_settlements(raw, effect.effect_id, sequence)
     raw.execute(
         "UPDATE effects SET state = ?, last_span = ?, sequence = ? WHERE effect_id = ?",

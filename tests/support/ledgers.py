@@ -282,7 +282,9 @@ def open_task(
 
 def move_task(ledger: Ledger, task: Task, state: TaskState) -> None:
     """Move a task to another state."""
-    transition = Transition(name=TransitionName.TASK_CLOSED, story=task.task_id)
+    closes = state is TaskState.CLOSED
+    name = TransitionName.TASK_CLOSED if closes else TransitionName.TASK_GRANTED
+    transition = Transition(name=name, story=task.task_id)
     commit_steps(
         ledger, Step(transition=transition, changes=(TaskMoved(task_id=task.task_id, state=state),))
     )

@@ -233,6 +233,19 @@ def test_a_sink_that_hangs_costs_its_deadline_once_and_is_busy_until_it_returns(
 
 
 @pytest.mark.spec("AUD-02")
+def test_a_caller_that_gave_up_leaves_nothing_behind_in_the_queue_of_a_sink_that_hangs(make: Make) -> None:
+    hanging = FakeSink("hanging")
+    delivery = make(hanging, deadline_s=0.3)
+    hanging.gate.clear()
+    first = threading.Thread(target=lambda: why_not(lambda: delivery.acknowledge(3)))
+    first.start()
+    assert hanging.entered.acquire(timeout=PATIENCE_S)
+    assert why_not(lambda: delivery.acknowledge(4))[0] == "hanging"
+    first.join(PATIENCE_S)
+    assert delivery._required[0]._pending == []
+
+
+@pytest.mark.spec("AUD-02")
 def test_required_sinks_work_at_the_same_time(make: Make) -> None:
     meeting = threading.Barrier(3)
 

@@ -1,6 +1,6 @@
 """The story of one effect: in order, readable, and never built from rows that were changed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -111,6 +111,21 @@ def test_a_row_that_was_changed_is_no_part_of_any_story(change: Callable[[SpanRo
     source = SpansInMemory()
     row = source.add(sample(TransitionName.EFFECT_PREPARED))
     source._rows[0] = change(row)
+    with pytest.raises(LedgerCorrupt):
+        told(source, EFFECT)
+
+
+class Misfiled(SpansInMemory):
+    """A view that answers with the rows of another story."""
+
+    def story(self, story: str) -> Sequence[SpanRow]:
+        return super().story(OTHER if story == EFFECT else EFFECT)
+
+
+@pytest.mark.spec("AUD-05")
+def test_rows_of_another_story_are_no_part_of_this_one() -> None:
+    source = Misfiled()
+    settled_story(source, OTHER)
     with pytest.raises(LedgerCorrupt):
         told(source, EFFECT)
 

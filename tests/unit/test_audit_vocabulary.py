@@ -93,7 +93,8 @@ def test_an_attribute_of_another_kind_of_span_has_no_place() -> None:
         ("permit.cost", ("EUR cent=1",)),
         ("permit.cost", ("EUR.cent=inherit",)),
         ("permit.cost", (1,)),
-        ("permit.cost", ("EUR.cent=1",) * 257),
+        ("permit.cost", ("EUR.cent=1",) * 65),
+        ("permit.policy.ids", ("p",) * 257),
         ("permit.reservation", ("EUR.cent=1",)),
         ("permit.resource.id", "é" * 257),  # 514 bytes in 257 characters
         ("permit.resource.id", "a\x1b[2Jb"),
@@ -163,12 +164,14 @@ def test_a_refusal_about_an_effect_moves_no_state_and_still_joins_its_story() ->
 @pytest.mark.spec("AUD-07")
 def test_the_largest_span_that_the_vocabulary_allows_for_an_outcome_can_be_recorded() -> None:
     """A refused outcome would be a lost one, so no bound of the vocabulary may exceed that of a record."""
-    amounts = tuple(f"{'u' * 32}.{'v' * 32}=9007199254740991" for _ in range(256))
+    unit = ".".join(letter * 32 for letter in "uvwx")
+    amounts = (f"{unit}=9007199254740991",) * 64
     largest = sample(
         TransitionName.EFFECT_SUCCEEDED,
         everything=True,
-        charged=amounts[:100],
-        overrun=amounts[:100],
+        cost=amounts,
+        charged=amounts,
+        overrun=amounts,
         resource__id="\U0001f4a9" * 128,
         reference="x" * 256,
     )

@@ -33,7 +33,7 @@ no_effect          >
 LEGAL = {
     (EffectState(origin), EffectState(target))
     for row in TABLE.strip().splitlines()
-    for origin, targets in [row.split(">")[0].strip().split() + [row.split(">")[1]]]
+    for origin, targets in [map(str.strip, row.split(">"))]
     for target in targets.split()
 }
 MOVES = sorted(product(EffectState, EffectState))

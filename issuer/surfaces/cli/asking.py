@@ -20,6 +20,9 @@ def run_request(
     hold: bool,
 ) -> Answer:
     """Request an operation, or take a held effect further."""
+    if wait is not None:
+        say = "Not supported yet: --wait, since approvals come in a later release."
+        return Answer(issuer=issuer.name, code="unsupported", mode=issuer.mode, say=say, more={"field": "wait"})
     if EFFECT_ID_PATTERN.match(what):
         given = [task, actor, subject, payload, request_key]
         if hold or any(option is not None for option in given):
@@ -27,8 +30,6 @@ def run_request(
         return issuer.request_held(what)
     if task is None or actor is None or payload is None:
         raise click.UsageError("A request needs --task, --actor and --payload.")
-    if wait is not None:
-        raise click.UsageError("--wait is not supported yet: approvals come in a later release.")
     return issuer.request(
         what,
         payload,

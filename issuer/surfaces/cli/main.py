@@ -20,6 +20,7 @@ from issuer.surfaces.cli.options import (
     whole_pairs,
 )
 from issuer.surfaces.cli.running import run_with_issuer, trouble
+from issuer.wire.codes import Exit
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -34,12 +35,22 @@ def group(settings: Settings) -> None:
 @group.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--mode", type=click.Choice(["ordinary", "strict"]), default="ordinary", show_default=True)
+@click.option(
+    "--with",
+    "with_",
+    multiple=True,
+    metavar="FAMILY,...",
+    help="Start from examples that work: invoices, packages, records; one or several.",
+)
 @common
-def init(settings: Settings, folder: Path, mode: str) -> None:
+def init(settings: Settings, folder: Path, mode: str, with_: tuple[str, ...]) -> None:
     """Make an issuer in FOLDER: profile, policies, keys, ledger. A second run changes nothing."""
+    from issuer.surfaces.cli.options import families_of
+
+    families = families_of(with_)
     from issuer.surfaces.cli.making import run_init
 
-    sys.exit(run_init(settings, folder, mode))
+    sys.exit(run_init(settings, folder, mode, families))
 
 
 @group.command()
@@ -52,8 +63,10 @@ def demo(settings: Settings) -> None:
 
 
 @group.group()
-def task() -> None:
+@common
+def task(settings: Settings) -> None:
     """Open, show, list and close tasks, and grant them more."""
+    del settings
 
 
 @task.command("open")
@@ -184,7 +197,7 @@ def commit(settings: Settings, effect: str, payload: str | None, task: str | Non
     )
 
 
-@group.command(context_settings={"ignore_unknown_options": True})
+@group.command()
 @click.argument("effect")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @common
@@ -237,8 +250,10 @@ def list_effects(settings: Settings, states: tuple[str, ...]) -> None:
 
 
 @group.group()
-def audit() -> None:
+@common
+def audit(settings: Settings) -> None:
     """Ask the audit trail."""
+    del settings
 
 
 @audit.command("timeline")
@@ -256,11 +271,15 @@ def main(argv: list[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: list[str], run: Callable[[], object]) -> int:
-    as_json = "--json" in arguments
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    as_json = "--json" in ours  # behind the dashes it is a word of the child's
     try:
         run()
     except click.exceptions.Exit as ended:
         return ended.exit_code
+    except click.exceptions.NoArgsIsHelpError as fault:
+        click.echo(fault.format_message(), err=True)
+        return int(Exit.USAGE)
     except click.UsageError as fault:
         return trouble("malformed", fault.format_message(), as_json=as_json)
     except (click.Abort, KeyboardInterrupt):

@@ -1,5 +1,6 @@
 """What every command understands: `--profile` and `--json`, before or after the subcommand; and how values are read."""
 
+import difflib
 import functools
 import re
 import sys
@@ -74,6 +75,20 @@ def payload_bytes(source: str) -> bytes:
         raise click.UsageError(f"The payload cannot be read: {fault.strerror}.") from None
 
 
+def families_of(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the example families that `--with` names, separated by commas; none where the option is not given."""
+    from issuer.starter import FAMILIES
+
+    names = [name.strip() for text in texts for name in text.split(",")]
+    for name in names:
+        if name not in FAMILIES:
+            close = difflib.get_close_matches(name.lower(), FAMILIES, n=1)
+            hint = f' Did you mean "{close[0]}"?' if close else ""
+            known = f"{', '.join(FAMILIES[:-1])} and {FAMILIES[-1]}"
+            raise click.UsageError(f"--with knows {known}, and no {name!a}.{hint}")
+    return tuple(dict.fromkeys(names))
+
+
 def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for text in texts:
@@ -111,10 +126,11 @@ def expiry_ms(text: str | None) -> "InstantMs":
     from ledger.errors import Malformed
     from ledger.model import InstantMs
 
-    duration = _DURATION.match(text or _TASK_HOURS)
+    said = _TASK_HOURS if text is None else text
+    duration = _DURATION.match(said)
     if duration is not None:
         return InstantMs(now_ms() + int(duration[1]) * _UNIT_MS[duration[2]])
     try:
-        return parse_instant(text or "", "--expires")
+        return parse_instant(said, "--expires")
     except Malformed as fault:
         raise click.UsageError(f"{fault.message}, or a duration such as 8h.") from None

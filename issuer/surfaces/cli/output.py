@@ -36,6 +36,14 @@ def wants_colour() -> bool:
     return sys.stdout.isatty()
 
 
+def plain_text(text: str) -> str:
+    """Return a text for people on one line: what cannot be seen is shown as an escape.
+
+    Values may hold line ends and marks that reorder text, which would let one line pass for another.
+    """
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def _headline(answer: Answer) -> str:
     colours = {Exit.DONE: "green", Exit.AWAITING_APPROVAL: "yellow", Exit.UNKNOWN: "yellow"}
     word = answer.code
@@ -58,7 +66,7 @@ def _more_lines(answer: Answer) -> list[str]:
     lines: list[str] = []
     for name, value in answer.more.items():
         if name == "lines" and isinstance(value, list):
-            lines += [str(line) for line in value]
+            lines += [plain_text(str(line)) for line in value]
         elif name == "timeline":
             continue
         elif name == "effects" and isinstance(value, list):
@@ -68,16 +76,17 @@ def _more_lines(answer: Answer) -> list[str]:
         elif name == "task" and isinstance(value, dict):
             lines += _task_lines(value)
         elif isinstance(value, dict | list):
-            lines.append(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
+            lines.append(f"  {name}: {plain_text(json.dumps(value, ensure_ascii=False))}")
         else:
-            lines.append(f"  {name}: {value}")
+            lines.append(f"  {name}: {plain_text(str(value))}")
     return lines
 
 
 def _effect_line(row: Mapping[str, object]) -> str:
     cost = row["cost"]
     shown = cost_text(cost) if isinstance(cost, dict) else ""
-    return f"  {row['effect']}  {row['state']!s:<18} {row['operation']}  {row['resource']}  {shown}  {row['prepared']}"
+    resource = plain_text(str(row["resource"]))
+    return f"  {row['effect']}  {row['state']!s:<18} {row['operation']}  {resource}  {shown}  {row['prepared']}"
 
 
 def _task_lines(row: Mapping[str, object]) -> list[str]:
@@ -105,7 +114,7 @@ def _budget_text(unit: str, line: Mapping[str, object]) -> str:
 def render(answer: Answer) -> str:
     """Return an answer as lines for people."""
     lines = [f"{_headline(answer)}  ({answer.issuer}, {answer.mode})"]
-    lines += [f"  {name}: {value}" for name, value in _facts(answer)]
+    lines += [f"  {name}: {plain_text(value)}" for name, value in _facts(answer)]
     lines += _more_lines(answer)
     lines.append(answer.say or CODES[answer.code].say)
     return "\n".join(lines)
@@ -114,7 +123,7 @@ def render(answer: Answer) -> str:
 def show(answer: Answer, *, as_json: bool) -> None:
     """Print an answer on standard output."""
     if as_json:
-        click.echo(json.dumps(answer.as_json(), ensure_ascii=False))
+        click.echo(json.dumps(answer.as_json()))
     else:
         click.echo(render(answer))
 
@@ -125,5 +134,6 @@ def show_trouble(code: str, message: str, *, as_json: bool, more: Mapping[str, o
     if as_json:
         show(answer, as_json=True)
     else:
-        click.echo(f"{code}: {message}", err=True)
+        shown = "\n".join(plain_text(line) for line in message.split("\n"))
+        click.echo(f"{code}: {shown}", err=True)
     return answer.exit

@@ -31,11 +31,9 @@ def explained(run: Callable[[], int], *, as_json: bool) -> int:
     try:
         return run()
     except ProfileRefused as fault:
-        lines = [f"{f.where}:{f.line}:{f.column}: {f.key}: {f.message}" for f in fault.findings]
-        return trouble("malformed", "The profile cannot be used.\n" + "\n".join(lines), as_json=as_json)
+        return trouble("malformed", f"The profile cannot be used.\n{fault}", as_json=as_json)
     except BundleRefused as fault:
-        lines = [f"{f.file}:{f.line}:{f.column}: {f.message}" for f in fault.findings]
-        return trouble("malformed", "The policies cannot be used.\n" + "\n".join(lines), as_json=as_json)
+        return trouble("malformed", f"The policies cannot be used.\n{fault}", as_json=as_json)
     except SetupError as fault:
         code = "unsupported" if fault.reason in {"strict", "sinks_changed"} else "malformed"
         return trouble(code, fault.message, as_json=as_json)

@@ -1,0 +1,1 @@
+"""What happens when the world fails between two of our steps."""

@@ -1,0 +1,1 @@
+"""Small independent models that predict what the product answers."""

@@ -1,0 +1,139 @@
+"""What a profile may say and this release does not do is answered "not supported yet" with its key, never ignored."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from issuer.profile import UNSERVED, unserved_reason
+from issuer.setup import initialise
+from tests.support.issuers import STANDARD_PROFILE, Made, permitted, refund, standard_issuer
+from tests.support.service import Service
+from tests.support.shell import HOUSE, Ran, issuer_here
+from tests.support.witness import Seen, assert_nothing_but_a_refusal, witness
+
+EXPERIENCE = Path(os.environ.get("PERMIT_VECTORS", HOUSE.parent / "shared" / "vectors")).parent / "experience"
+REFUND = b'{"order": "o-2", "amount": 300}'
+
+HTTP = 'once = "Idempotency-Key" }'
+PROVES = 'key_kept = "24h" }'
+BEFORE = 'before = { url = "https://shop.example/{order}", etag = true }'
+CASES: dict[str, tuple[str, str, bool, list[tuple[str, str]]]] = {
+    "mode": ("mode", "", False, [('mode = "ordinary"', 'mode = "strict"')]),
+    "audit.sink.*": (
+        "audit.sink.siem", "", False,
+        [("[person]", 'sink.siem = { type = "otlp", url = "http://127.0.0.1:9/v1/traces", required = false }\n[person]')],
+    ),
+    "audit.checkpoint": (
+        "audit.checkpoint", "", False,
+        [("[person]", 'checkpoint = { every = "1h", copy_to = "/mnt/worm" }\n[person]')],
+    ),
+    "host.*.login": (
+        "host.till.login", "", False,
+        [("[class.refund]", '[host]\ntill = { actors = ["agent-7"], subjects = ["u-ana"], login = "uid:4711" }\n[class.refund]')],
+    ),
+    "operation.*.inspect": (
+        "operation.refund.inspect", "refund", True,
+        [(PROVES, PROVES + '\ninspect = { url = "https://shop.example/?key={effect_id}", found = "/id", absent = "never" }')],
+    ),
+    "operation.*.before": ("operation.refund.before", "refund", True, [(PROVES, f"{PROVES}\n{BEFORE}")]),
+    "operation.*.after_approval": (
+        "operation.refund.after_approval", "refund", True, [(PROVES, PROVES + '\nafter_approval = "commit"')],
+    ),
+    "operation.*.notify": (
+        "operation.refund.notify", "refund", True, [(PROVES, PROVES + '\nnotify = ["mail-someone"]')],
+    ),
+    "operation.*.http.if_match": (
+        "operation.refund.http.if_match", "refund", True,
+        [(PROVES, f"{PROVES}\n{BEFORE}"), (HTTP, 'once = "Idempotency-Key", if_match = true }')],
+    ),
+}  # fmt: skip
+"""Per pattern: the key, its operation (empty: all), whether only that operation stops, and the changed texts."""
+
+
+def _request(made: Made, operation: str, document: bytes) -> Ran:
+    options = ("--task", "t1", "--actor", "agent-7", "--payload", "-", "--json")
+    return issuer_here("request", operation, *options, at=made.folder, stdin=document)
+
+
+def _assert_unsupported(ran: Ran, keys: set[str]) -> None:
+    assert (ran.exit, ran.code) == (7, "unsupported"), ran.out
+    assert ran.answer["field"] in keys
+    assert ran.answer["say"].startswith(f"Not supported yet: {ran.answer['field']}")
+    assert ran.answer["retryable"] is False
+
+
+def test_every_entry_of_the_table_has_its_case() -> None:
+    assert [entry.pattern for entry in UNSERVED] == list(CASES)
+    for key, _operation, _alone, changes in CASES.values():
+        assert unserved_reason(key).endswith(".")
+        assert all(old in STANDARD_PROFILE or old == PROVES for old, _new in changes)
+
+
+@pytest.mark.parametrize("pattern", list(CASES))
+@pytest.mark.spec("OPR-01", "SUR-02")
+def test_it_is_refused_by_its_key_and_nothing_is_prepared_or_sent(tmp_path: Path, pattern: str) -> None:
+    key, operation, alone, changes = CASES[pattern]
+    with Service() as service:
+        made = standard_issuer(tmp_path / "f0", port=service.port)
+        with made.open() as issuer:
+            effect = permitted(refund(issuer))
+        text = made.profile.read_text()
+        for old, new in changes:
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        made.profile.write_text(text)
+        keys = {key} if pattern != "operation.*.http.if_match" else {key, "operation.refund.before"}
+        before = witness(made)
+        _assert_unsupported(_request(made, "refund", REFUND), keys)
+        now = witness(made)
+        assert_nothing_but_a_refusal(before, now, code="unsupported")
+        _assert_unsupported(issuer_here("commit", effect, "--json", at=made.folder), keys)
+        then = witness(made)
+        assert_nothing_but_a_refusal(now, then, code="unsupported")
+        opened = issuer_here("task", "open", "t9", "--parent", "t1", "--json", at=made.folder)
+        other = _request(made, "publish", b'{"name": "v1"}')
+        if alone:
+            assert (opened.code, other.code) == ("opened", "permitted")
+        else:
+            _assert_unsupported(opened, keys)
+            _assert_unsupported(other, keys)
+            assert_nothing_but_a_refusal(then, _without_one_span(made), code="unsupported")
+        assert issuer_here("show", effect, "--json", at=made.folder).code == "found"
+        assert service.counts()["connections"] == 0
+        assert operation in {"", "refund"}
+
+
+def _without_one_span(made: Made) -> Seen:
+    """What is held now, but for the second of two refusals."""
+    seen = witness(made)
+    assert seen.spans[-1][0] == "refused"
+    return Seen(rows=seen.rows, spans=seen.spans[:-1], sink=seen.sink, files=seen.files)
+
+
+@pytest.mark.spec("OPR-01", "OPR-03")
+def test_the_profile_of_the_experience_is_read_and_what_it_promises_is_not_ignored(tmp_path: Path) -> None:
+    if not (EXPERIENCE / "profile.toml").exists():
+        pytest.skip("the experience's files are not here")
+    folder = tmp_path / "acme"
+    shutil.copytree(EXPERIENCE, folder)
+    text = (folder / "profile.toml").read_text()
+    assert 'mode     = "strict"' in text
+    strict = issuer_here("init", "acme", "--json", at=tmp_path)
+    assert (strict.exit, strict.code) == (7, "unsupported")
+    assert not (folder / "keys").exists()
+    ordinary = text.replace('mode     = "strict"', 'mode     = "ordinary"').replace("uid:1000", f"uid:{os.getuid()}")
+    (folder / "profile.toml").write_text(ordinary)
+    made = initialise(folder, uid=os.getuid())
+    assert made.issuer.startswith("acme/")
+    for arguments in (
+        ("task", "open", "q4", "--subject", "bob", "--actor", "ap-bot", "--budget", "EUR.cent=100000"),
+        ("request", "pay_invoice", "--task", "q4", "--actor", "ap-bot", "--payload", "-"),
+        ("request", "publish_package", "--task", "q4", "--actor", "rel-bot", "--payload", "-"),
+        ("request", "delete_record", "--task", "q4", "--actor", "ap-bot", "--payload", "-"),
+    ):
+        ran = issuer_here(*arguments, "--json", at=folder, stdin=b"{}")
+        _assert_unsupported(ran, {"audit.sink.siem"})
+    listed = issuer_here("task", "list", "--json", at=folder)
+    assert (listed.code, listed.answer["tasks"], listed.answer["mode"]) == ("found", [], "ordinary")

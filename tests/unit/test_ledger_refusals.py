@@ -1,0 +1,92 @@
+"""Refusals: one list in precedence order, each with an answer to whether a repeat may help."""
+
+from itertools import permutations
+
+import pytest
+
+from ledger.refusals import RETRYABLE, Refusal, RefusalCode, most_severe
+
+# By hand, in the order of severity: a code that is added, dropped or moved is a decision and not an accident.
+ORDER = [
+    "malformed",
+    "unsupported",
+    "ledger_unavailable",
+    "audit_unavailable",
+    "keys_unavailable",
+    "clock_untrusted",
+    "not_found",
+    "unknown_reference",
+    "mismatch",
+    "request_key_reused",
+    "forbidden",
+    "outcome_unknown",
+    "audit_pending",
+    "already_consumed",
+    "name_taken",
+    "not_permitted_yet",
+    "denied",
+    "policy_error",
+    "declined",
+    "withdrawn",
+    "revoked",
+    "expired",
+    "task_closed",
+    "task_expired",
+    "permit_broken",
+    "prepare_again",
+    "class_exhausted",
+    "budget_overrun",
+    "budget_exceeded",
+    "ledger_full",
+]
+MAY_BE_REPEATED = {
+    "ledger_unavailable",
+    "audit_unavailable",
+    "keys_unavailable",
+    "budget_exceeded",
+    "ledger_full",
+}
+
+
+@pytest.mark.spec("SUR-02")
+def test_the_list_is_the_precedence_and_has_each_code_once() -> None:
+    assert [str(code) for code in RefusalCode] == ORDER
+    assert len(set(ORDER)) == len(ORDER)
+
+
+@pytest.mark.spec("SUR-02", "SUR-05")
+def test_whether_a_repeat_may_help_is_answered_for_each_code() -> None:
+    assert set(RETRYABLE) == set(RefusalCode)
+    assert {str(code) for code in RefusalCode if Refusal(code=code).retryable} == MAY_BE_REPEATED
+    assert all(type(value) is bool for value in RETRYABLE.values())
+
+
+@pytest.mark.spec("SUR-05")
+@pytest.mark.parametrize("code", ["outcome_unknown", "audit_pending", "already_consumed"])
+def test_nothing_that_may_have_been_sent_invites_a_repeat(code: str) -> None:
+    assert not Refusal(code=RefusalCode(code)).retryable
+
+
+def test_the_table_of_repeats_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        RETRYABLE[RefusalCode.OUTCOME_UNKNOWN] = True  # type: ignore[index]  # the attempt is the test
+
+
+@pytest.mark.spec("SUR-02")
+def test_of_several_the_first_of_the_list_is_given_in_whatever_order_they_come() -> None:
+    codes = [RefusalCode.LEDGER_FULL, RefusalCode.MISMATCH, RefusalCode.BUDGET_EXCEEDED, RefusalCode.DENIED]
+    for order in permutations(codes):
+        found = most_severe(tuple(Refusal(code=code) for code in order))
+        assert found is not None
+        assert found.code is RefusalCode.MISMATCH
+    assert most_severe(()) is None
+    for place, code in enumerate(RefusalCode):
+        for later in list(RefusalCode)[place:]:
+            found = most_severe((Refusal(code=later), Refusal(code=code)))
+            assert found is not None
+            assert found.code is code
+
+
+def test_of_two_with_one_code_the_first_speaks() -> None:
+    first = Refusal(code=RefusalCode.BUDGET_EXCEEDED, level="leaf")
+    assert most_severe((first, Refusal(code=RefusalCode.BUDGET_EXCEEDED, level="org"))) is first

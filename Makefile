@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check guards soak lock clean
+.PHONY: help demo test check guards bench soak lock clean
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
@@ -33,6 +33,9 @@ check: $(READY)
 # Long runs; not part of test.
 guards: $(READY)
 	@$(BIN)/python -m tests.guards.run
+
+bench: $(READY)
+	@$(BIN)/python -m tests.bench.run
 
 soak: $(READY)
 	@$(BIN)/python -m pytest --no-header -m soak

@@ -96,7 +96,9 @@ def _initialised(folder: Path, uid: int, families: Sequence[str]) -> Made:
 
 
 def _slug(text: str) -> str:
-    return _SLUG.sub("-", text.lower()).strip("-")[:64] or "issuer"
+    slug = _SLUG.sub("-", text.lower()).strip("-") or "issuer"
+    # A name begins with a letter, and a folder need not.
+    return (slug if slug[0].isalpha() else f"issuer-{slug}")[:64]
 
 
 def _write_starter(places: Places, uid: int, progress: _Progress) -> None:
@@ -130,8 +132,8 @@ def _refuse_owned(places: Places, families: Sequence[str]) -> None:
     found = sorted(places.policies.glob(f"*{POLICY_SUFFIX}"))
     owned += [f"policies/{path.name}" for path in found if f"policies/{path.name}" not in ours]
     if owned:
-        say = f"{places.folder.name}/ has {owned[0]} already, and --with adds nothing to an owner's file: name a new folder."
-        raise SetupError("in_the_way", say)
+        say = f"{places.folder.name}/ has {owned[0]} already, and --with changes nothing of an owner's"
+        raise SetupError("in_the_way", f"{say}: name a new folder.")
 
 
 def _write_families(places: Places, uid: int, families: Sequence[str], progress: _Progress) -> None:

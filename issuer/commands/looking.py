@@ -83,7 +83,9 @@ def _record(view: View, effect: Effect) -> dict[str, object]:
         },
         "reserved": [
             {"task": names.get(task_id, task_id), "unit": unit, "amount": amount}
-            for (task_id, unit), amount in sorted(reserved.items(), key=lambda row: (places[row[0][0]], row[0][1]))
+            for (task_id, unit), amount in sorted(
+                reserved.items(), key=lambda row: (places[row[0][0]], row[0][1])
+            )
         ],
         "evidence": [
             {

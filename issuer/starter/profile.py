@@ -38,7 +38,11 @@ def family_files(families: Sequence[str]) -> Mapping[str, str]:
     """
     picked = chosen(families)
     registries = {file: _data(family, file) for family in picked for file in REGISTRY_FILES.get(family, ())}
-    policies = (_data("head.cedar"), *(_data(family, "policies.cedar") for family in picked), _data("guards.cedar"))
+    policies = (
+        _data("head.cedar"),
+        *(_data(family, "policies.cedar") for family in picked),
+        _data("guards.cedar"),
+    )
     cases = [_data(family, "cases.toml") for family in picked]
     # A part that begins with keys goes on with [base], so nothing may stand between the two.
     base = _data("cases.toml") + ("\n" if cases[0].startswith("[") else "") + "\n".join(cases)

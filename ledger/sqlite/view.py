@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ledger.errors import LedgerCorrupt
 from ledger.model import (
+    NAME_PATTERN,
     BudgetLine,
     Claim,
     DecisionRow,
@@ -74,7 +75,9 @@ class SqliteView:
         return task
 
     def task_named(self, name: str) -> Task | None:
-        """Return the task of that name."""
+        """Return the task of that name; what cannot be a name, such as half a character, names none."""
+        if NAME_PATTERN.match(name) is None:
+            return None
         return self._task(self._one(f"SELECT {rows.TASK_COLUMNS}, mac FROM tasks WHERE name = ?", name))
 
     def task(self, task_id: TaskId) -> Task | None:
@@ -121,8 +124,6 @@ class SqliteView:
             if task is None:
                 raise LedgerCorrupt("task_path", "A task's ancestor is missing.")
             nodes.append(PathNode(task=task, budget=self.budget(ancestor)))
-        if nodes and nodes[0].task.task_id != task_id:
-            raise LedgerCorrupt("task_path", "A task's line of ancestors does not begin at the task.")
         if nodes and nodes[0].task.task_id != task_id:
             raise LedgerCorrupt("task_path", "A task's line of ancestors does not begin with the task.")
         if nodes and [node.task.parent_id for node in nodes[:-1]] != [

@@ -132,6 +132,7 @@ def test_a_forged_binding_that_is_put_back_before_the_lock_is_not_sent(
         ("content_key", bytes(32)),
         ("request", b"{}"),
     ],
+    ids=["resource_id", "root_id", "action_class", "content_key", "request"],
 )
 def test_a_permitted_effect_with_an_edited_column_outside_its_binding_is_not_admitted(
     column: str, other: str | bytes, tmp_path: Path, service: Service

@@ -250,17 +250,18 @@ def test_the_command_line_says_unknown_with_exit_code_5_and_lists_it(tmp_path: P
 
 @pytest.mark.spec("REP-04", "REP-06", "BUD-03")
 @pytest.mark.parametrize(
-    ("name", "step", "code", "exit_code", "settled"),
+    ("name", "step", "code", "end"),
     [
-        ("created", answer(201), "succeeded", 0, 300),
-        ("conflict", answer(409), "failed", 9, 300),
-        ("invalid", answer(422, effect=False), "no_effect", 9, 0),
-        ("with hints", interim(), "succeeded", 0, 300),
+        ("created", answer(201), "succeeded", (0, 300)),
+        ("conflict", answer(409), "failed", (9, 300)),
+        ("invalid", answer(422, effect=False), "no_effect", (9, 0)),
+        ("with hints", interim(), "succeeded", (0, 300)),
     ],
 )
 def test_an_answer_that_is_declared_and_whole_settles_and_a_repetition_says_the_same(
-    name: str, step: Step, code: str, exit_code: int, settled: int, shop: Shop
+    name: str, step: Step, code: str, end: tuple[int, int], shop: Shop
 ) -> None:
+    exit_code, settled = end
     order = name.replace(" ", "-")
     levels = small_tree(shop.issuer, order)
     before = shop.service.connections

@@ -127,7 +127,7 @@ def test_no_effect_can_be_sent_as_something_else_and_the_original_stays_usable(
     assert state_of(shop.issuer, effect) == state
     assert books(shop.issuer, *levels) == all_at(*levels)
     assert shop.service.connections == before
-    exact = {"payload": PREPARED | {"amount": amount}, "task": levels[0], "actor": "agent-7"}
+    exact: dict[str, Any] = {"payload": PREPARED | {"amount": amount}, "task": levels[0], "actor": "agent-7"}
     if state == "prepared":
         assert permitted(shop.issuer.request_held(effect)) == effect
     if state == "awaiting_approval":

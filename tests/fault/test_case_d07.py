@@ -1,4 +1,4 @@
-"""Development case D07: ten permits of 300 against a budget of 1,000, all at once, while the service holds each call."""
+"""Development case D07: ten permits of 300 against 1,000, all at once, while the service holds every call."""
 
 import queue
 from collections import Counter

@@ -102,7 +102,9 @@ def test_no_other_amount_than_a_positive_whole_one_is_prepared(row: str, shop: S
 
 
 @pytest.mark.spec("EFF-04", "EFF-05")
-@pytest.mark.parametrize("text", ["-300", "-0", "3e2", "300.0", "-1e2", "1E400", "NaN", "-Infinity", "0300", "+1"])
+@pytest.mark.parametrize(
+    "text", ["-300", "-0", "3e2", "300.0", "-1e2", "1E400", "NaN", "-Infinity", "0300", "+1"]
+)
 def test_no_spelling_of_a_number_gets_past_the_reader(text: str, shop: Shop) -> None:
     task, root = shop.tree()
     effects = effect_ids(shop.issuer)
@@ -149,7 +151,10 @@ def grants(shop: Shop, task: str, amount: Any) -> tuple[Answer, Answer]:
     granted = shop.issuer.task_grant(task, budget={"USD.cent": amount})
     expires = Clock()() + HOUR_MS
     opened = shop.issuer.task_open(
-        f"{task}-new", parent=task, budget={"USD.cent": amount}, expires_ms=expires  # type: ignore[arg-type]
+        f"{task}-new",
+        parent=task,
+        budget={"USD.cent": amount},
+        expires_ms=expires,  # type: ignore[arg-type]
     )
     return granted, opened
 
@@ -284,7 +289,9 @@ def test_an_adapter_whose_charge_is_no_whole_amount_proves_nothing(
 
 
 @pytest.mark.spec("EFF-04", "REP-05")
-@pytest.mark.parametrize("charged", [{"no such unit!": 1}, {"": 1}, {1: 1}, [("USD.cent", 1)], "USD.cent", -300])
+@pytest.mark.parametrize(
+    "charged", [{"no such unit!": 1}, {"": 1}, {1: 1}, [("USD.cent", 1)], "USD.cent", -300]
+)
 def test_a_charge_that_is_no_amount_per_unit_proves_nothing_either(charged: Any, shop: Shop) -> None:
     levels = shop.tree()
     adapter = ChargingAdapter()
@@ -297,7 +304,9 @@ def test_a_charge_that_is_no_amount_per_unit_proves_nothing_either(charged: Any,
 
 @pytest.mark.spec("REC-05", "BUD-03", "BUD-04")
 @pytest.mark.parametrize("charged", [{"USD.cent": 1}, {"USD.cent": 1_618}, {"EUR.cent": 5}])
-def test_a_charge_beside_a_proof_of_no_effect_resolves_nothing(charged: Mapping[str, int], shop: Shop) -> None:
+def test_a_charge_beside_a_proof_of_no_effect_resolves_nothing(
+    charged: Mapping[str, int], shop: Shop
+) -> None:
     levels = shop.tree()
     adapter = ChargingAdapter()
     issuer = with_adapter(shop.issuer, adapter)

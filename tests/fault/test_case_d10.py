@@ -148,8 +148,12 @@ def test_a_refused_document_does_not_use_up_its_request_key(shop: Shop) -> None:
     plain = b'{"order":"o-1","amount":10}'
     effect = permitted(shop.issuer.request("refund", plain, task=task, actor="agent-7", request_key="k-1"))
     parsed = json.loads(plain)
-    assert shop.issuer.request("refund", parsed, task=task, actor="agent-7", request_key="k-1").effect == effect
-    no = shop.issuer.request("refund", DUPLICATES["the same twice"], task=task, actor="agent-7", request_key="k-1")
+    assert (
+        shop.issuer.request("refund", parsed, task=task, actor="agent-7", request_key="k-1").effect == effect
+    )
+    no = shop.issuer.request(
+        "refund", DUPLICATES["the same twice"], task=task, actor="agent-7", request_key="k-1"
+    )
     assert no.code == "malformed"
 
 

@@ -35,7 +35,7 @@ LIMIT = (
     '@id("limit") forbid (principal, action in Action::"permit", resource is Order) '
     "unless { resource.amount <= 1000 };"
 )
-PERMITS = "\n".join((BROAD, BROAD_ASK, RELEASES))
+PERMITS = f"{BROAD}\n{BROAD_ASK}\n{RELEASES}"
 WHEN = '@id("rule") forbid (principal, action in Action::"permit", resource is Order) when { '
 GHOST = WHEN + 'Person::"ghost".suspended };'
 """A forbid that fails and that the loader cannot know: who exists is the directory's business, and changes."""
@@ -79,7 +79,7 @@ class Shop:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     with Service() as service:
         folder = tmp_path_factory.mktemp("d11") / "f0"
-        made = standard_issuer(folder, port=service.port, policy="\n".join((PERMITS, LIMIT)))
+        made = standard_issuer(folder, port=service.port, policy=f"{PERMITS}\n{LIMIT}")
         with made.open() as issuer:
             yield Shop(made=made, service=service, issuer=issuer)
 

@@ -12,7 +12,17 @@ from issuer import Issuer
 from issuer.flow.steps import Reached
 from issuer.wire import Answer
 from ledger.model import EffectId, TaskId
-from tests.support.cases import PATIENCE_S, all_at, books, effect_ids, length, rebuilt, small_tree, state_of, trail
+from tests.support.cases import (
+    PATIENCE_S,
+    all_at,
+    books,
+    effect_ids,
+    length,
+    rebuilt,
+    small_tree,
+    state_of,
+    trail,
+)
 from tests.support.issuers import Made, permitted, refund, standard_issuer
 from tests.support.service import Service, Step, accept_then_close, answer
 from tests.support.sinks import LYING, RAISING, Fault, FaultySink, hangs
@@ -191,7 +201,9 @@ def test_between_admission_and_dispatch_nothing_is_sent_and_everything_is_given_
     assert shop.service.connections == before
     assert books(shop.issuer, *levels) == all_at(*levels)
     assert shop.slots(levels[0]) == 0
-    moves = [entry.state_to for entry in trail(shop.issuer) if entry.attributes.get("permit.effect.id") == effect]
+    moves = [
+        entry.state_to for entry in trail(shop.issuer) if entry.attributes.get("permit.effect.id") == effect
+    ]
     assert moves[-2:] == ["admitted", "no_effect"]
     # The permit is gone for good, whoever asks and whether or not the sink is back.
     shop.recover()
@@ -246,7 +258,9 @@ def test_after_the_send_success_is_pending_the_next_dispatch_waits_and_then_it_c
         assert (said.code, said.state, said.effect) == ("audit_pending", "succeeded", effect)
         assert (int(said.exit), said.retryable, said.next) == (5, False, "tell_a_person")
     assert books(shop.issuer, *levels) == all_at(*levels, settled=300)
-    if row not in LYING:  # a liar says that it is ready; what it is caught at costs a permit and sends nothing
+    if (
+        row not in LYING
+    ):  # a liar says that it is ready; what it is caught at costs a permit and sends nothing
         assert_unavailable(shop.issuer.commit(other))
         assert_unavailable(refund(shop.issuer, order="o-3", task=levels[0]))
         assert state_of(shop.issuer, other) == "permitted"

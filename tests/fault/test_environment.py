@@ -15,7 +15,7 @@ from issuer import Issuer
 from ledger.canonical import parse_strict
 from ledger.model import SpanRow
 from tests.support.environed import ODD_ORDER
-from tests.support.issuers import Made, budget_line, standard_issuer
+from tests.support.issuers import Made, budget_line, permitted, refund, standard_issuer
 from tests.support.service import Service, answer
 
 LIMITS = (
@@ -38,11 +38,9 @@ class Ground:
     desk: Issuer
     plain: dict[str, object] = field(default_factory=dict)
 
-    def run(self, environment: Mapping[str, str], *, umask: int = -1) -> dict[str, object]:
+    def run(self, environment: Mapping[str, str]) -> dict[str, object]:
         command = [sys.executable, "-m", "tests.support.environed", str(self.made.profile)]
-        done = subprocess.run(
-            command, env={**os.environ, **environment}, umask=umask, capture_output=True, check=True
-        )
+        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, check=True)
         facts = json.loads(done.stdout)
         assert isinstance(facts, dict)
         return facts
@@ -189,27 +187,18 @@ def test_zone_locale_hash_seed_and_optimisation_change_no_digest_and_no_instant(
     assert str(facts["expires"]).endswith("Z")
 
 
-@pytest.mark.spec("SEC-03", "AUD-03")
+@pytest.mark.spec("SEC-03", "LED-06")
 def test_an_umask_of_nothing_opens_nothing_to_others(tmp_path: Path) -> None:
-    with Service(answer(201)) as service:
-        program = "import sys; from pathlib import Path; from tests.support.issuers import standard_issuer; "
-        program += "print(standard_issuer(Path(sys.argv[1]), port=int(sys.argv[2])).sink)"
-        command = [sys.executable, "-c", program, str(tmp_path / "f0"), str(service.port)]
-        sink = subprocess.run(command, umask=0, capture_output=True, check=True, text=True).stdout.strip()
-        made = Made(folder=tmp_path / "f0", sink=Path(sink))
-        with made.open() as desk:
-            ground = Ground(made=made, service=service, desk=desk)
-            facts = ground.run({}, umask=0)
-            assert facts["done"] == "succeeded"
-            ours = [
-                made.sink,
-                made.sink.parent,
-                *(
-                    path
-                    for name in ("ledger", "keys", "protected", "credentials")
-                    for path in (made.folder / name, *(made.folder / name).rglob("*"))
-                ),
-            ]
-            open_to_others = [path for path in ours if stat.S_IMODE(path.stat().st_mode) & 0o077]
-            assert open_to_others == []
-            assert len(ours) > 8
+    before = os.umask(0)
+    try:
+        with Service(answer(201)) as service:
+            made = standard_issuer(tmp_path / "f0", port=service.port)
+            with made.open() as issuer:
+                assert issuer.commit(permitted(refund(issuer))).code == "succeeded"
+                folders = [made.folder / name for name in ("ledger", "keys", "protected", "credentials")]
+                inside = [path for folder in folders for path in (folder, *folder.rglob("*"))]
+                ours = [made.sink, made.sink.parent, *inside]
+                assert {made.ledger, made.ledger.with_name(made.ledger.name + "-wal")} < set(ours)
+                assert [path for path in ours if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
+    finally:
+        os.umask(before)

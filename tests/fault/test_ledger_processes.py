@@ -14,7 +14,7 @@ from ledger.errors import CommitUncertain, LedgerUnavailable
 from ledger.model import InstantMs
 from ledger.port import Verdict, View
 from ledger.sqlite import SqliteLedger, lock
-from tests.support.ledger_children import HOUSE, PATIENCE_S, ended, heard, started
+from tests.support.ledger_children import PATIENCE_S, ended, go, heard, started
 from tests.support.ledgers import (
     CENT,
     START,
@@ -59,11 +59,10 @@ def assert_contiguous(ledger: SqliteLedger) -> int:
 
 @pytest.mark.spec("BUD-02", "ADM-02", "ADM-04", "ADM-06", "POL-03")
 def test_processes_lose_no_update_and_never_admit_above_a_ceiling(book: Book, ledger: SqliteLedger) -> None:
-    each, ceiling = 12, 30
+    each, ceiling = 8, 20
     task = open_task(ledger, "org", {CENT: ceiling}, expires_ms=FAR_FUTURE)
     children = [started("admits", book.folder, f"p-{number}", str(each)) for number in range(PROCESSES)]
-    for child in children:
-        heard(child, "ready")
+    go(children)
     told = [json.loads(ended(child)[1]) for child in children]
     assert sum(each_told["won"] for each_told in told) == ceiling
     assert [each_told["permitted"] for each_told in told] == [each] * PROCESSES
@@ -80,11 +79,10 @@ def test_of_processes_that_want_the_same_effects_each_effect_has_one_winner(
     book: Book, ledger: SqliteLedger
 ) -> None:
     task = open_task(ledger, "org", {CENT: 1_000})
-    effects = [permitted_effect(ledger, task, {CENT: 1}).effect_id for _ in range(12)]
-    orders = [effects, effects[::-1], effects[6:] + effects[:6]]
+    effects = [permitted_effect(ledger, task, {CENT: 1}).effect_id for _ in range(6)]
+    orders = [effects, effects[::-1], effects[3:] + effects[:3]]
     children = [started("contends", book.folder, *order) for order in orders]
-    for child in children:
-        heard(child, "ready")
+    go(children)
     won = [name for child in children for name in json.loads(ended(child)[1])]
     assert sorted(won) == sorted(effects)
     assert line(ledger, task)[1] == len(effects)
@@ -92,15 +90,10 @@ def test_of_processes_that_want_the_same_effects_each_effect_has_one_winner(
 
 @pytest.mark.spec("LED-01")
 def test_writers_queue_fairly_so_none_is_left_far_behind(book: Book, ledger: SqliteLedger) -> None:
-    each = 60
+    each = 40
     names = [f"p-{number}" for number in range(PROCESSES)]
     children = [started("probes", book.folder, name, str(each)) for name in names]
-    for child in children:
-        heard(child, "ready")
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("\n")
-        child.stdin.flush()
+    go(children)
     for child in children:
         assert ended(child) == (0, "done")
     order = stories(ledger)
@@ -149,7 +142,8 @@ def test_a_lock_held_beyond_the_wait_is_an_answer_and_not_a_hang(
     for _ in range(2):
         with pytest.raises(LedgerUnavailable) as caught:
             probe(ledger)
-        assert caught.value.reason == "busy"
+        # Our own queue gave up; SQLite's unfair waiting was never reached.
+        assert (caught.value.reason, "Other programs" in str(caught.value)) == ("busy", True)
     # Reading waits for nobody.
     assert ledger.read(lambda view: view.head()).sequence == 0
     assert ended(child) == (0, "done")
@@ -302,4 +296,3 @@ def test_an_uncertain_commit_kills_this_object_and_no_other(
     other = book.open()
     assert probe(other).sequence == 1
     other.close()
-    assert HOUSE.is_dir()

@@ -90,6 +90,8 @@ def witness(job: Job, pipe: int) -> NoReturn:
     """Make the process of the job and tell when the kernel says that it stopped or ended."""
     worker = os.fork()
     if worker == 0:
+        # A shell that starts a test run in the background has it ignore interrupts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         code = FAILED
         try:
             code = do(job, pipe)

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from issuer.clock import now_ms
@@ -52,6 +52,17 @@ def heard(child: subprocess.Popen[str], word: str) -> None:
     if said != word:
         child.kill()
         raise AssertionError(f"{said!r} instead of {word!r}: {child.communicate()[1]}")
+
+
+def go(children: Sequence[subprocess.Popen[str]]) -> None:
+    """Wait until every child is ready, then let all of them go on at once."""
+    for child in children:
+        heard(child, "ready")
+    for child in children:
+        if child.stdin is None:
+            raise AssertionError("the child has no input")
+        child.stdin.write("\n")
+        child.stdin.flush()
 
 
 def ended(child: subprocess.Popen[str]) -> tuple[int, str]:

@@ -14,7 +14,7 @@ from issuer.clock import local_time, parse_instant
 from issuer.flow.prepare import read_payload, registry_rows
 from issuer.flow.refusing import RefusedError
 from issuer.operations.payload import UnknownReference, chosen_entries, derive_cost
-from issuer.operations.registry import build_operations
+from issuer.operations.registry import Operation, build_operations
 from issuer.places import Places
 from issuer.profile import Profile, load_profile
 from issuer.wiring import load_policies
@@ -89,8 +89,8 @@ def _case(base: Mapping[str, Any], row: Mapping[str, Any]) -> Case:
 class Judge:
     """The policies of one issuer's folder, as they answer now."""
 
-    folder: Path
     profile: Profile
+    operations: Mapping[str, Operation]
     bundle: Bundle
     directory: Directory
 
@@ -99,7 +99,8 @@ class Judge:
         """Load profile and policies."""
         profile = load_profile(folder / "profile.toml")
         bundle, directory = load_policies(profile, Places(folder / "profile.toml"))
-        return cls(folder=folder, profile=profile, bundle=bundle, directory=directory)
+        operations = build_operations(profile, folder=folder, credentials=str)
+        return cls(profile=profile, operations=operations, bundle=bundle, directory=directory)
 
     def answer(self, ask: Mapping[str, Any]) -> Told:
         """Return what is answered to a case's ask."""
@@ -119,7 +120,7 @@ class Judge:
         )
 
     def _facts(self, ask: Mapping[str, Any]) -> Facts:
-        operation = build_operations(self.profile, folder=self.folder, credentials=str)[ask["operation"]]
+        operation = self.operations[ask["operation"]]
         rows = registry_rows(self.profile)
         values = read_payload(operation, ask["payload"], rows)
         entries = chosen_entries(operation.fields, values, rows)
@@ -138,9 +139,7 @@ class Judge:
             cost=cost,
             remaining=cost,
             recipients=tuple(template.render(values, entries, None) for template in operation.recipients),
-            tasks=(
-                TaskFact(name="t", task_id="t", subject=ask["subject"], depth=0, expires_ms=expires),
-            ),
+            tasks=(TaskFact(name="t", task_id="t", subject=ask["subject"], depth=0, expires_ms=expires),),
             earlier=Earlier(**ask.get("earlier", {})),
             usage=Usage(),
             limits=Limits(),

@@ -94,13 +94,18 @@ def issuer_here(*arguments: str, at: Path, stdin: bytes = b"") -> Ran:
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _stream in range(2)]
     given = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
     code: object = None
-    with chdir(at), redirect_stdout(streams[0]), redirect_stderr(streams[1]), patch.object(sys, "stdin", given):
+    with (
+        chdir(at),
+        redirect_stdout(streams[0]),
+        redirect_stderr(streams[1]),
+        patch.object(sys, "stdin", given),
+    ):
         try:
             main(list(arguments))
         except SystemExit as ended:
             code = ended.code
     out, err = (_text(stream) for stream in streams)
-    if not isinstance(code, int):
+    if type(code) is not int:
         raise AssertionError(f"no exit code: {code!r} {err}")
     return Ran(exit=code, out=out, err=err)
 

@@ -54,16 +54,19 @@ def _files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def assert_nothing_but_a_refusal(before: Seen, after: Seen, *, code: str) -> None:
-    """Fail unless all that came is at most one span, a refusal with `code`."""
+def assert_nothing_but_a_refusal(before: Seen, after: Seen, *, code: str, spans: int = 1) -> None:
+    """Fail unless all that came is exactly `spans` spans, each a refusal with `code` (AUD-01).
+
+    It is 0 for what never reached an issuer, or names no caller and operation.
+    """
     assert after.rows == before.rows
     assert after.files == before.files
     assert after.spans[: len(before.spans)] == before.spans
     fresh = after.spans[len(before.spans) :]
-    assert len(fresh) <= 1, [name for name, _body in fresh]
+    assert len(fresh) == spans, [name for name, _body in fresh]
     for name, body in fresh:
         assert name == "refused", name
-        assert code in json.dumps(body)
+        assert body["attributes"]["permit.refusal"] == code  # type: ignore[index]
     assert after.sink.startswith(before.sink)
     for line in after.sink[len(before.sink) :].splitlines():
         assert b"permit.refused" in line

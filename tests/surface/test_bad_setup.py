@@ -62,7 +62,12 @@ def ledger_file(content: bytes | None) -> Break:
 
 def each_key(mode: int) -> Break:
     """Change the mode of every key file."""
-    return lambda folder: [path.chmod(mode) for path in (folder / "keys").iterdir()]
+
+    def change(folder: Path) -> None:
+        for path in (folder / "keys").iterdir():
+            path.chmod(mode)
+
+    return change
 
 
 BROKEN: list[tuple[str, Break, str, int, str]] = [
@@ -100,10 +105,19 @@ def everything_in(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-@pytest.mark.parametrize(("what", "change", "code", "exit_code", "words"), BROKEN, ids=[row[0] for row in BROKEN])
+@pytest.mark.parametrize(
+    ("what", "change", "code", "exit_code", "words"), BROKEN, ids=[row[0] for row in BROKEN]
+)
 @pytest.mark.spec("LED-04", "POL-04", "SEC-03", "SUR-01", "SUR-02")
 def test_a_broken_setup_is_told_and_left_alone(
-    whole: tuple[Made, str], copy: tuple[Path, str], what: str, change: Break, code: str, exit_code: int, words: str
+    *,
+    whole: tuple[Made, str],
+    copy: tuple[Path, str],
+    what: str,
+    change: Break,
+    code: str,
+    exit_code: int,
+    words: str,
 ) -> None:
     folder, effect = copy
     sink = whole[0].sink

@@ -27,7 +27,9 @@ class Room:
     made: Made
     service: Service
 
-    def request(self, order: str = "o-1", amount: int = 300, *, task: str = "t1", more: tuple[str, ...] = ()) -> Ran:
+    def request(
+        self, order: str = "o-1", amount: int = 300, *, task: str = "t1", more: tuple[str, ...] = ()
+    ) -> Ran:
         document = json.dumps({"order": order, "amount": amount}).encode()
         options = ("--task", task, "--actor", "agent-7", "--payload", "-", *more)
         return issuer_here("--json", "request", "refund", *options, at=self.made.folder, stdin=document)
@@ -57,7 +59,15 @@ def room(tmp_path: Path) -> Iterator[Room]:
 def test_a_request_from_a_file_says_what_it_would_cost_and_that_nothing_may_be_sent_yet(room: Room) -> None:
     (room.made.folder / "refund.json").write_text('{"order": "o-1", "amount": 500}')
     ran = issuer_process(
-        "request", "refund", "--task", "t1", "--actor", "agent-7", "--payload", "refund.json", at=room.made.folder
+        "request",
+        "refund",
+        "--task",
+        "t1",
+        "--actor",
+        "agent-7",
+        "--payload",
+        "refund.json",
+        at=room.made.folder,
     )
     assert (ran.exit, ran.err) == (0, "")
     lines = ran.out.splitlines()
@@ -83,7 +93,15 @@ def test_a_request_from_a_file_says_what_it_would_cost_and_that_nothing_may_be_s
 )
 @pytest.mark.spec("POL-01", "BUD-02", "SUR-02", "SUR-05")
 def test_a_request_is_answered_by_tier_and_by_level(
-    room: Room, amount: int, order: str, task: str, code: str, exit_code: int, named: dict[str, str], words: str
+    *,
+    room: Room,
+    amount: int,
+    order: str,
+    task: str,
+    code: str,
+    exit_code: int,
+    named: dict[str, str],
+    words: str,
 ) -> None:
     ran = room.request(order, amount, task=task)
     assert (ran.code, ran.exit, ran.err) == (code, exit_code, "")
@@ -276,7 +294,10 @@ def test_an_effect_is_shown_listed_and_told_alike_by_both_surfaces(room: Room) -
         room.service.then(answer(201))
         assert issuer.commit(sent).code == "succeeded"
         told = _told(issuer, sent)
-        listed = [issuer.list(states).as_json() for states in ((), ("succeeded",), ("succeeded", "awaiting_approval"))]
+        listed = [
+            issuer.list(states).as_json()
+            for states in ((), ("succeeded",), ("succeeded", "awaiting_approval"))
+        ]
     ran = [room.run("show", sent), room.run("audit", "timeline", sent)]
     assert [one.answer for one in ran] == told
     assert room.run("list").answer == listed[0]
@@ -295,4 +316,6 @@ def test_an_effect_is_shown_listed_and_told_alike_by_both_surfaces(room: Room) -
 
 
 def _told(issuer: Issuer, effect: str) -> list[dict[str, object]]:
-    return [json.loads(json.dumps(answer.as_json())) for answer in (issuer.show(effect), issuer.timeline(effect))]
+    return [
+        json.loads(json.dumps(answer.as_json())) for answer in (issuer.show(effect), issuer.timeline(effect))
+    ]

@@ -93,9 +93,9 @@ def test_an_owners_own_profile_and_policies_are_kept_and_completed(tmp_path: Pat
 @pytest.mark.parametrize(
     ("change", "code", "words"),
     [
-        (("mode = \"ordinary\"", "mode = \"strict\""), "unsupported", "Not supported yet: mode strict"),
-        (("lifetime = \"10m\"", "lifetme = \"10m\""), "malformed", "Did you mean \"lifetime\"?"),
-        (("lifetime = \"10m\"", "lifetime = \"10 minutes\""), "malformed", "profile.toml:17:1: class.refund.lifetime"),
+        (('mode = "ordinary"', 'mode = "strict"'), "unsupported", "Not supported yet: mode strict"),
+        (('lifetime = "10m"', 'lifetme = "10m"'), "malformed", 'Did you mean "lifetime"?'),
+        (('lifetime = "10m"', 'lifetime = "10 minutes"'), "malformed", "profile.toml:17:1: class.refund.lifetime"),
         (("format = 1", "format = "), "malformed", "profile.toml:2:10"),
         (("per_task = { permits = 100 }", "per_task = { permits = 0 }"), "malformed", "class.refund.per_task.permits"),
     ],
@@ -174,7 +174,9 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_writable_is_one_sentence(tmp_path: Path) -> None:
     shut = tmp_path / "shut"
     shut.mkdir(mode=0o500)
-    user = NOBODY if os.getuid() == 0 else None  # the superuser writes everywhere, so another account is asked
+    user = (
+        NOBODY if os.getuid() == 0 else None
+    )  # the superuser writes everywhere, so another account is asked
     try:
         ran = issuer_process("init", "shut/house", "--json", at=tmp_path, user=user)
     except PermissionError:

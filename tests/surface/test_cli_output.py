@@ -26,7 +26,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.mark.spec("SUR-03")
 def test_the_committed_page_is_the_generated_one() -> None:
-    assert CLI_PAGE.read_text(encoding="utf-8") == reference_page(), "run: python -m issuer.surfaces.cli.reference"
+    assert CLI_PAGE.read_text(encoding="utf-8") == reference_page(), (
+        "run: python -m issuer.surfaces.cli.reference"
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,10 +73,18 @@ def test_tasks_are_opened_granted_shown_and_closed(tmp_path: Path) -> None:
     made = standard_issuer(tmp_path / "f0", port=9)
     options = ("--parent", "org", "--budget", "USD.cent=90000", "--actor", "agent-8", "--expires", "8h")
     opened = issuer_here("task", "open", "trip", *options, "--json", at=made.folder)
-    assert (opened.exit, opened.code, opened.answer["task"]["budget"]["USD.cent"]["ceiling"]) == (0, "opened", 90_000)
+    assert (opened.exit, opened.code, opened.answer["task"]["budget"]["USD.cent"]["ceiling"]) == (
+        0,
+        "opened",
+        90_000,
+    )
     assert opened.answer["task"]["actors"] == ["agent-8"]
     granted = issuer_here("task", "grant", "trip", "--budget", "USD.cent=500", "--json", at=made.folder)
-    assert (granted.exit, granted.code, granted.answer["task"]["budget"]["USD.cent"]["ceiling"]) == (0, "granted", 90_500)
+    assert (granted.exit, granted.code, granted.answer["task"]["budget"]["USD.cent"]["ceiling"]) == (
+        0,
+        "granted",
+        90_500,
+    )
     shown = issuer_here("task", "show", "trip", at=made.folder)
     assert "    USD.cent: ceiling 905.00 USD, settled 0.00 USD, held 0.00 USD" in shown.out.splitlines()
     listed = issuer_here("task", "list", at=made.folder)
@@ -151,7 +161,8 @@ def test_help_needs_no_issuer_and_no_argument_shows_it_on_standard_error(name: s
 
 
 @pytest.mark.parametrize(
-    "order", ["o-1\"\nsucceeded  (f0, ordinary)", "o-1\tx", "o-1\u202e1-o", "o-1\u2028x", "o\u200b-1", "o\u0085-1"]
+    "order",
+    ['o-1"\nsucceeded  (f0, ordinary)', "o-1\tx", "o-1\u202e1-o", "o-1\u2028x", "o\u200b-1", "o\u0085-1"],
 )
 @pytest.mark.spec("SUR-03", "SEC-04")
 def test_a_payload_cannot_write_lines_of_its_own_into_what_people_read(made: Made, order: str) -> None:
@@ -169,7 +180,9 @@ def test_text_for_people_hides_nothing() -> None:
 
 @pytest.mark.spec("SUR-03")
 def test_every_answer_has_the_documented_keys_in_order_and_json_of_plain_ascii() -> None:
-    answer = Answer(issuer="f0/1", code="denied", mode="ordinary", say="Nicht für Müller.", more={"field": "x"})
+    answer = Answer(
+        issuer="f0/1", code="denied", mode="ordinary", say="Nicht für Müller.", more={"field": "x"}
+    )
     document = answer.as_json()
     assert " ".join(document) == (
         "v issuer effect code state mode operation resource cost expires retryable next say field"

@@ -9,7 +9,16 @@ import pytest
 
 from tests.support.shell import PROCESS_S, environment
 
-HEAVY = ("audit", "cedarpy", "cryptography", "opentelemetry", "policies", "pydantic", "pysqlite3", "sqlite_utils")
+HEAVY = (
+    "audit",
+    "cedarpy",
+    "cryptography",
+    "opentelemetry",
+    "policies",
+    "pydantic",
+    "pysqlite3",
+    "sqlite_utils",
+)
 _LOOK = """
 import json, sys
 from issuer.surfaces.cli import main
@@ -26,7 +35,12 @@ def loaded_by(arguments: list[str], at: Path) -> tuple[int, set[str]]:
     """Return the exit code of a command in a fresh process, and the top-level modules it had loaded at its end."""
     script = _LOOK.format(arguments=arguments)
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=at, env=environment({}), capture_output=True, timeout=PROCESS_S, check=True
+        [sys.executable, "-c", script],
+        cwd=at,
+        env=environment({}),
+        capture_output=True,
+        timeout=PROCESS_S,
+        check=True,
     )
     told = json.loads(done.stderr.decode().splitlines()[-1])
     return told["code"], set(told["roots"])
@@ -42,7 +56,9 @@ def loaded_by(arguments: list[str], at: Path) -> tuple[int, set[str]]:
         (["request", "--json"], 2),
     ],
 )
-def test_no_heavy_module_is_loaded_for_help_and_wrong_usage(arguments: list[str], code: int, tmp_path: Path) -> None:
+def test_no_heavy_module_is_loaded_for_help_and_wrong_usage(
+    arguments: list[str], code: int, tmp_path: Path
+) -> None:
     ended, roots = loaded_by(arguments, tmp_path)
     assert ended == code
     assert "click" in roots

@@ -10,7 +10,7 @@ import pytest
 
 from issuer import Issuer
 from ledger.model import EffectId, InstantMs
-from tests.support.issuers import STANDARD_POLICY, Made, permitted, refund, standard_issuer
+from tests.support.issuers import Made, permitted, refund, standard_issuer
 from tests.support.racing import Child
 from tests.support.service import Service, accept_then_close, answer
 from tests.support.witness import witness
@@ -34,7 +34,9 @@ permit (principal is Actor in Group::"bots", action == Action::"issue", resource
 when {{ {facts} }};
 """
 EARLIER = tuple(
-    f"same_{what}_{state}" for what in ("payload", "resource") for state in ("pending", "unresolved", "succeeded")
+    f"same_{what}_{state}"
+    for what in ("payload", "resource")
+    for state in ("pending", "unresolved", "succeeded")
 )
 
 
@@ -66,7 +68,12 @@ class Clock:
 def test_the_effect_being_decided_counts_itself_nowhere_neither_at_issue_nor_at_admission(
     tmp_path: Path, hold: bool
 ) -> None:
-    facts = (*(f"earlier.{name}" for name in EARLIER), "usage.task_permits", "usage.root_permits", "usage.day_permits")
+    facts = (
+        *(f"earlier.{name}" for name in EARLIER),
+        "usage.task_permits",
+        "usage.root_permits",
+        "usage.day_permits",
+    )
     with Service(answer(201)) as service:
         made = standard_issuer(
             tmp_path / "f0",
@@ -124,16 +131,20 @@ BOUNDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("old", "new", "task", "level"), BOUNDS, ids=[row[1].partition("\n")[0] for row in BOUNDS])
-@pytest.mark.parametrize(("policy", "code"), [(BOTH_TIERS, "awaiting_approval"), (AUTOMATIC_ONLY, "class_exhausted")])
+@pytest.mark.parametrize(
+    ("old", "new", "task", "level"), BOUNDS, ids=[row[1].partition("\n")[0] for row in BOUNDS]
+)
+@pytest.mark.parametrize(
+    ("policy", "code"), [(BOTH_TIERS, "awaiting_approval"), (AUTOMATIC_ONLY, "class_exhausted")]
+)
 @pytest.mark.spec("POL-03", "POL-01")
 def test_a_bound_that_is_used_up_closes_the_automatic_tier_and_leaves_the_other_to_policy(
-    tmp_path: Path, old: str, new: str, task: str, level: str, policy: str, code: str
+    *, tmp_path: Path, old: str, new: str, task: str, level: str, policy: str, code: str
 ) -> None:
-    changes = {old: new}
-    if "per_root = { permits = 2 }" in new:
-        changes["per_task = { permits = 100 }"] = "per_task = { permits = 1 }"
-    with standard_issuer(tmp_path / "f0", port=9, policy=policy, changes=changes).open(clock=Clock()) as issuer:
+    changes = _possible(old, new, per_task=1)
+    with standard_issuer(tmp_path / "f0", port=9, policy=policy, changes=changes).open(
+        clock=Clock()
+    ) as issuer:
         permitted(refund(issuer, order="o-1", task="t1"))
         permitted(refund(issuer, order="o-2", amount=200 if "USD" in new else 300, task=task))
         third = refund(issuer, order="o-3", task="t1.a" if task == "t1.b" else "t1")
@@ -144,7 +155,9 @@ def test_a_bound_that_is_used_up_closes_the_automatic_tier_and_leaves_the_other_
 
 
 @pytest.mark.spec("POL-03", "BUD-04", "REP-04")
-def test_what_is_unknown_or_done_keeps_counting_and_what_provably_did_not_happen_is_given_back(tmp_path: Path) -> None:
+def test_what_is_unknown_or_done_keeps_counting_and_what_provably_did_not_happen_is_given_back(
+    tmp_path: Path,
+) -> None:
     with Service(accept_then_close(), answer(201), answer(402)) as service:
         made = standard_issuer(
             tmp_path / "f0",
@@ -182,7 +195,9 @@ def test_a_day_begins_at_midnight_of_the_owners_zone(tmp_path: Path) -> None:
         'lifetime = "10m"': 'per_day = { permits = 1 }\nlifetime = "10m"',
     }
     clock = Clock()
-    clock.now += 6 * 3_600_000 + 1_800_000 - 1  # 23:59:59.999 on that day in Kolkata, five and a half hours ahead
+    clock.now += (
+        6 * 3_600_000 + 1_800_000 - 1
+    )  # 23:59:59.999 on that day in Kolkata, five and a half hours ahead
     made = standard_issuer(tmp_path / "f0", port=9, policy=AUTOMATIC_ONLY, changes=changes)
     with made.open(clock=clock) as issuer:
         effect = permitted(refund(issuer, order="o-1"))
@@ -210,7 +225,9 @@ def test_a_policy_cannot_issue_above_what_one_permit_of_the_class_may_cost(
 @pytest.mark.spec("POL-03", "POL-01")
 def test_a_class_that_is_never_automatic_leaves_everything_to_a_person(tmp_path: Path) -> None:
     bounds = 'each = { "USD.cent" = 500 }\nper_task = { permits = 100 }\nper_root = { permits = 200 }\n'
-    made = standard_issuer(tmp_path / "f0", port=9, policy=BOTH_TIERS, changes={bounds: "automatic = false\n"})
+    made = standard_issuer(
+        tmp_path / "f0", port=9, policy=BOTH_TIERS, changes={bounds: "automatic = false\n"}
+    )
     with made.open() as issuer:
         assert refund(issuer).code == "awaiting_approval"
         assert refund(issuer, amount=1).code == "awaiting_approval"
@@ -227,7 +244,9 @@ def _race(made: Made, racers: list[Child], effects: list[str]) -> list[str]:
     """Let every process take its share of held effects further at once; return the codes."""
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
     for number, child in enumerate(racers):
-        child.order(made, heard, calls=[["request_held", effect] for effect in effects[number :: len(racers)]])
+        child.order(
+            made, heard, calls=[["request_held", effect] for effect in effects[number :: len(racers)]]
+        )
     for child in racers:
         child.ready()
     for child in racers:
@@ -236,17 +255,23 @@ def _race(made: Made, racers: list[Child], effects: list[str]) -> list[str]:
 
 
 @pytest.mark.spec("POL-03", "POL-05")
-def test_processes_that_ask_at_once_cannot_slip_past_a_count_of_any_kind(tmp_path: Path, racers: list[Child]) -> None:
+def test_processes_that_ask_at_once_cannot_slip_past_a_count_of_any_kind(
+    tmp_path: Path, racers: list[Child]
+) -> None:
     for number, (old, new, _task, _level) in enumerate(BOUNDS):
-        per_day = 'per_day = { "USD.cent" = 900 }\nlifetime = "10m"' if "USD" in new else new
-        made = standard_issuer(
-            tmp_path / f"f{number}", port=9, policy=STANDARD_POLICY, changes={old: per_day.replace("= 2 ", "= 3 ")}
-        )
-        if "per_root" in new:
-            (text := made.profile.read_text(), made.profile.write_text(text.replace("permits = 100", "permits = 3")))
+        bound = new.replace("= 699", "= 900").replace("= 2 ", "= 3 ")
+        made = standard_issuer(tmp_path / f"f{number}", port=9, changes=_possible(old, bound, per_task=3))
         with made.open() as issuer:
             effects = [str(refund(issuer, order=f"o-{each}", hold=True).effect) for each in range(8)]
-        assert _race(made, racers, effects) == ["class_exhausted"] * 5 + ["permitted"] * 3, new
+        assert _race(made, racers, effects) == ["awaiting_approval"] * 5 + ["permitted"] * 3, new
         rows = witness(made).rows
         assert len(rows["permits"]) == 3
         assert all(used <= ceiling for _counter, used, ceiling in rows["counters"])  # type: ignore[operator]
+
+
+def _possible(old: str, new: str, *, per_task: int) -> dict[str, str]:
+    """Return the change of a bound; beside a root's the one of a task is lowered too, or the profile is refused."""
+    changes = {old: new}
+    if "per_root" in old:
+        changes["per_task = { permits = 100 }"] = f"per_task = {{ permits = {per_task} }}"
+    return changes

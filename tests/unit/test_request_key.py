@@ -100,7 +100,8 @@ def test_a_key_is_scoped_to_its_task_and_without_one_every_request_is_new(made: 
 
 
 @pytest.mark.parametrize(
-    ("step", "code"), [(answer(201), "succeeded"), (answer(402), "no_effect"), (accept_then_close(), "outcome_unknown")]
+    ("step", "code"),
+    [(answer(201), "succeeded"), (answer(402), "no_effect"), (accept_then_close(), "outcome_unknown")],
 )
 @pytest.mark.spec("EFF-11", "REP-01", "REP-05")
 def test_the_key_finds_its_effect_after_the_outcome_and_nothing_is_sent_again(
@@ -155,7 +156,9 @@ def test_a_key_that_another_process_takes_meanwhile_makes_no_second_effect(
 
 
 @pytest.mark.spec("EFF-11", "SEC-01", "EFF-10")
-def test_a_fingerprint_tells_fields_apart_and_no_value_to_anybody_without_the_key(made: Made, tmp_path: Path) -> None:
+def test_a_fingerprint_tells_fields_apart_and_no_value_to_anybody_without_the_key(
+    made: Made, tmp_path: Path
+) -> None:
     ask = Ask(operation="refund", task="t1", actor="agent-7", subject="u-ana", payload={}, request_key="k")
     values: dict[str, str | int | bool] = {"order": "o-1", "amount": 300, "card": "4000-1"}
     elsewhere = standard_issuer(tmp_path / "f0", port=9)
@@ -175,11 +178,22 @@ def test_a_fingerprint_tells_fields_apart_and_no_value_to_anybody_without_the_ke
     assert len(set(one.values())) == len(one), "equal values of two fields must not look alike"
 
 
+@pytest.mark.spec("EFF-10", "LED-03")
+def test_a_request_that_makes_no_effect_leaves_nothing_in_the_protected_store(made: Made) -> None:
+    kept = set((made.folder / "protected").iterdir())
+    with made.open() as issuer:
+        assert asked(issuer, request_key=None, amount=1_001).code == "budget_exceeded"
+        assert asked(issuer, request_key=None, task="t1.a", actor="agent-8").code == "forbidden"
+    assert set((made.folder / "protected").iterdir()) == kept
+
+
 @pytest.mark.spec("EFF-11")
 def test_equal_values_of_two_fields_do_not_look_alike(made: Made) -> None:
     ask = Ask(operation="x", task="t1", actor="x", subject="x", payload={}, request_key="k")
     with made.open() as issuer:
-        told = parse_strict(request_fingerprint(issuer._house, ask, {"a": "x", "b": "x", "c": "1", "d": 1, "e": True}))
+        told = parse_strict(
+            request_fingerprint(issuer._house, ask, {"a": "x", "b": "x", "c": "1", "d": 1, "e": True})
+        )
     assert isinstance(told, dict)
     assert len(set(told.values())) == len(told) == 8
 

@@ -22,7 +22,9 @@ def run_request(
     """Request an operation, or take a held effect further."""
     if wait is not None:
         say = "Not supported yet: --wait, since approvals come in a later release."
-        return Answer(issuer=issuer.name, code="unsupported", mode=issuer.mode, say=say, more={"field": "wait"})
+        return Answer(
+            issuer=issuer.name, code="unsupported", mode=issuer.mode, say=say, more={"field": "wait"}
+        )
     if EFFECT_ID_PATTERN.match(what):
         given = [task, actor, subject, payload, request_key]
         if hold or any(option is not None for option in given):

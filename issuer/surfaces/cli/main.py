@@ -62,6 +62,16 @@ def demo(settings: Settings) -> None:
     sys.exit(run_demo(settings))
 
 
+@group.command()
+@click.option("--as", "as_whom", metavar="uid:N", help="Look as another account does; not supported yet.")
+@common
+def doctor(settings: Settings, as_whom: str | None) -> None:
+    """Look at everything the issuer rests on, and say what to repair. Nothing is changed."""
+    from issuer.surfaces.cli.doctor import run_doctor
+
+    sys.exit(run_doctor(settings, as_whom))
+
+
 @group.group()
 @common
 def task(settings: Settings) -> None:

@@ -42,7 +42,10 @@ def _made_lines(folder: Path, made: Made, families: Sequence[str]) -> str:
     lines += [f"  made  {what}" for what in made.made]
     lines += [f"  kept  {what}" for what in made.kept]
     lines += [f"  audit file: {place}" for place in made.sinks]
-    lines += ["Next:", *(f"  {line}" for line in (f"cd {shlex.quote(str(folder))}", *_next_lines(made, families)))]
+    lines += [
+        "Next:",
+        *(f"  {line}" for line in (f"cd {shlex.quote(str(folder))}", *_next_lines(made, families))),
+    ]
     return "\n".join(lines)
 
 

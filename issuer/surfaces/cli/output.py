@@ -69,6 +69,8 @@ def _more_lines(answer: Answer) -> list[str]:
             lines += [plain_text(str(line)) for line in value]
         elif name == "timeline":
             continue
+        elif name == "findings" and isinstance(value, list):
+            lines += [line for row in value for line in _finding_lines(row)]
         elif name == "effects" and isinstance(value, list):
             lines += [_effect_line(row) for row in value] or ["  none"]
         elif name == "tasks" and isinstance(value, list):
@@ -82,11 +84,20 @@ def _more_lines(answer: Answer) -> list[str]:
     return lines
 
 
+def _finding_lines(row: Mapping[str, object]) -> list[str]:
+    ok, next_step = row["ok"], plain_text(str(row["next"]))
+    word = "unsure" if ok is None else "PROBLEM" if not ok else "hint" if next_step else "ok"
+    lines = [f"  {word:<7}  {row['check']}: {plain_text(str(row['says']))}"]
+    return [*lines, f"{'':>11}-> {next_step}"] if next_step else lines
+
+
 def _effect_line(row: Mapping[str, object]) -> str:
     cost = row["cost"]
     shown = cost_text(cost) if isinstance(cost, dict) else ""
     resource = plain_text(str(row["resource"]))
-    return f"  {row['effect']}  {row['state']!s:<18} {row['operation']}  {resource}  {shown}  {row['prepared']}"
+    return (
+        f"  {row['effect']}  {row['state']!s:<18} {row['operation']}  {resource}  {shown}  {row['prepared']}"
+    )
 
 
 def _task_lines(row: Mapping[str, object]) -> list[str]:
@@ -113,7 +124,8 @@ def _budget_text(unit: str, line: Mapping[str, object]) -> str:
 
 def render(answer: Answer) -> str:
     """Return an answer as lines for people."""
-    lines = [f"{_headline(answer)}  ({answer.issuer}, {answer.mode})"]
+    whose = ", ".join(word for word in (answer.issuer, answer.mode) if word)
+    lines = [f"{_headline(answer)}  ({whose})"]
     lines += [f"  {name}: {plain_text(value)}" for name, value in _facts(answer)]
     lines += _more_lines(answer)
     lines.append(answer.say or CODES[answer.code].say)

@@ -21,7 +21,12 @@ def trouble(code: str, message: str, *, as_json: bool) -> int:
 
 
 def explained(run: Callable[[], int], *, as_json: bool) -> int:
-    """Run, and tell every fault of setting up in one sentence."""
+    """Run, and tell every fault of setting up in one sentence; with a foreign room on the path nothing runs."""
+    from issuer.rooms import FOREIGN_NEXT, foreign_rooms, foreign_sentence
+
+    foreign = foreign_rooms()
+    if foreign:
+        return trouble("fault", f"{foreign_sentence(foreign)} {FOREIGN_NEXT}", as_json=as_json)
     from issuer.answering import code_of_fault
     from issuer.errors import SetupError
     from issuer.profile import ProfileRefused

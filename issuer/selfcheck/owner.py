@@ -1,0 +1,154 @@
+"""What the owner wrote: profile, policies, operations; and the credentials that operations name."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from issuer.selfcheck.finding import Finding, Known, NotJudgedError
+
+_MODES = {"ordinary": "one account, roles are recorded and not enforced", "strict": "not served yet"}
+
+
+def profile(known: Known) -> Iterator[Finding]:
+    """Say everything that is wrong with the profile, or what it is."""
+    from issuer.profile import ProfileRefused, load_profile
+
+    where = known.places.profile
+    try:
+        known.profile = load_profile(where)
+    except ProfileRefused as refused:
+        there = where.is_file()
+        remedy = (
+            "Repair that place." if there else "Name the profile with --profile, or run `issuer init FOLDER`."
+        )
+        for found in refused.findings:
+            yield Finding(check="profile", ok=False, says=str(found), next=remedy)
+        return
+    mode = known.profile.mode
+    says = f"The profile of {known.profile.name} loads; mode {mode}: {_MODES[mode]}."
+    yield Finding(check="profile", ok=True, says=says)
+
+
+def unserved(known: Known) -> Iterator[Finding]:
+    """Say what the profile asks for and this release does not serve (OPR-03): never ignored, always refused."""
+    from issuer.profile import unserved as unserved_keys
+    from issuer.profile import unserved_anywhere, unserved_reason
+
+    profile = known.the_profile()
+    everywhere = unserved_keys(profile, None)
+    for key in unserved_anywhere(profile):
+        blocks = key in everywhere
+        refused = "Every command is" if blocks else "Its operation is"
+        yield Finding(
+            check="unserved",
+            ok=not blocks,
+            says=f"{key}: {unserved_reason(key)} {refused} refused as unsupported.",
+            next=f"Take {key} out of the profile until it is served.",
+        )
+    if not unserved_anywhere(profile):
+        yield Finding(check="unserved", ok=True, says="The profile asks for nothing that is not served yet.")
+
+
+def policies(known: Known) -> Iterator[Finding]:
+    """Say everything that is wrong with the policies, or how many there are (POL-04)."""
+    from issuer.errors import SetupError
+    from issuer.operations.registry import build_catalogue
+    from issuer.policy_files import read_policies
+    from policies import BundleRefused, load_bundle
+
+    profile = known.the_profile()
+    if not known.engine_is_fit:
+        raise NotJudgedError("engine")
+    try:
+        bundle = load_bundle(read_policies(known.places.policies), build_catalogue(profile))
+    except BundleRefused as refused:
+        for found in refused.findings:
+            mends = found.severity == "error"
+            remedy = "Repair that place; until then no policy serves."
+            yield Finding(
+                check="policies", ok=not mends, says=str(found), next=remedy if mends else "Look at it."
+            )
+        return
+    except SetupError as fault:
+        yield Finding(check="policies", ok=False, says=fault.message, next="Put the owner's policies back.")
+        return
+    except ValueError as fault:
+        yield Finding(check="policies", ok=False, says=f"{fault}", next="Repair the profile's operations.")
+        return
+    for found in bundle.warnings:
+        yield Finding(check="policies", ok=True, says=str(found), next="Look at it.")
+    yield Finding(check="policies", ok=True, says=f"{len(bundle.policies)} policies load.")
+
+
+def operations(known: Known) -> Iterator[Finding]:
+    """Say whether every operation's declaration is one that its adapter can honour (OPR-01)."""
+    from issuer.credentials import credential_reader
+    from issuer.operations.registry import build_operations
+
+    profile = known.the_profile()
+    places = known.places
+    try:
+        built = build_operations(
+            profile, folder=places.folder, credentials=credential_reader(places.credentials)
+        )
+    except ValueError as fault:
+        says = f"An operation cannot be served as declared: {fault}"
+        yield Finding(check="operations", ok=False, says=says, next="Repair its table in the profile.")
+        return
+    yield Finding(check="operations", ok=True, says=f"{len(built)} operations are ready.")
+
+
+def private_flaw(path: Path) -> tuple[str, str] | None:
+    """Return what is wrong with a private folder and what to do, or None."""
+    try:
+        seen = path.lstat()
+    except OSError:
+        return f"There is no folder {path.name}/.", f"Bring {path} back, or make it: mkdir -m 700 {path}"
+    if not stat.S_ISDIR(seen.st_mode):
+        return f"{path.name} is not a folder.", f"Put the real folder at {path}."
+    if seen.st_uid != os.geteuid():
+        return f"{path.name}/ belongs to uid {seen.st_uid}.", f"chown {os.geteuid()} {path}"
+    if seen.st_mode & 0o077:
+        return f"{path.name}/ is open to others ({seen.st_mode & 0o777:04o}).", f"chmod 700 {path}"
+    return None
+
+
+def _named_credentials(known: Known) -> frozenset[str]:
+    profile = known.profile
+    if profile is None:
+        return frozenset()
+    named = (operation.http.bearer for operation in profile.operations.values() if operation.http is not None)
+    return frozenset(name for name in named if name is not None)
+
+
+def credentials(known: Known) -> Iterator[Finding]:
+    """Say whether credentials are private, and whether each that an operation names is there (SEC-03).
+
+    Each is read as dispatch reads it, and what was read is dropped at once.
+    """
+    from issuer.credentials import CredentialMissingError, credential_reader
+
+    folder, named = known.places.credentials, _named_credentials(known)
+    if not folder.exists() and not named:
+        yield Finding(check="credentials", ok=True, says="No operation needs a credential.")
+        return
+    flaw = private_flaw(folder)
+    if flaw is not None:
+        yield Finding(check="credentials", ok=False, says=flaw[0], next=flaw[1])
+        return
+    names = sorted({*named, *(path.name for path in folder.iterdir())})
+    read, broken = credential_reader(folder), 0
+    for name in names:
+        try:
+            read(name)
+        except CredentialMissingError as fault:
+            says, remedy = f"{fault}.".capitalize(), f"Make {folder / name} a plain file of yours, mode 0600."
+        except UnicodeDecodeError:
+            says, remedy = f"The credential {name} is not text.", f"Write {folder / name} again."
+        else:
+            continue
+        broken += 1
+        yield Finding(check="credentials", ok=False, says=says, next=remedy)
+    if not broken:
+        yield Finding(check="credentials", ok=True, says=f"{len(names)} credentials, each private.")

@@ -1,0 +1,83 @@
+"""The audit files: each registered one where the ledger says, the ledger's own, writable, and not ahead of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from issuer.selfcheck.finding import Finding, Known
+
+_OWN: Final = (
+    "Put the ledger's own audit file, with all it holds, back at {place}; never make an empty one there."
+)
+_NEXT: Final = {
+    "no_space": "Free some space where {place} is.",
+    "read_only": "Make {place} writable for this account, and its file system as well.",
+    "writable_by_others": "chmod 600 {place}, and find out who could have written to it.",
+    "locked": "Try again; if that stays, find the process that holds {place}.",
+    "busy": "Try again.",
+    "hard_link": "Remove the second name of {place}.",
+    "ahead": "The ledger was rolled back: put its newest copy back, and leave {place} as it is.",
+    "diverged": "The ledger was exchanged: put its own newest copy back, and leave {place} as it is.",
+}
+
+
+def sinks(known: Known) -> Iterator[Finding]:
+    """Probe each registered sink as an admission does (AUD-02); nothing is written."""
+    from audit import JsonlSink, LedgerSpans, SinkAhead, SinkExpectation, SinkUnavailable
+    from audit.delivery import DEADLINE_S
+
+    ledger = known.the_ledger()
+    expect = SinkExpectation(source=LedgerSpans(ledger))
+    placed = ledger.read(lambda view: view.sinks())
+    for registered in placed:
+        place = Path(registered.location)
+        sink = JsonlSink(place, ledger.ledger_id, name=registered.name, required=True)
+        try:
+            sink.probe(expect, DEADLINE_S)
+        except (SinkUnavailable, SinkAhead) as fault:
+            remedy = _NEXT.get(fault.reason, _OWN).format(place=place)
+            says = f"{registered.name}: {fault.message}"
+            yield Finding(check="sinks", ok=False, says=says, next=remedy)
+        else:
+            says = f"{registered.name}: {place} is the ledger's own, writable, and not ahead of it."
+            yield Finding(check="sinks", ok=True, says=says)
+        finally:
+            sink.close()
+    if not placed:
+        says = "No sink is registered with the ledger, so nothing can be sent."
+        yield Finding(check="sinks", ok=False, says=says, next="Run `issuer init` on this folder again.")
+        return
+    yield from _differences(known, frozenset(registered.name for registered in placed))
+
+
+def _differences(known: Known, placed: frozenset[str]) -> Iterator[Finding]:
+    """Tell sinks that only one of profile and ledger names."""
+    if known.profile is None:
+        return
+    served = {name for name, sink in known.profile.audit.sinks.items() if sink.type == "jsonl"}
+    for name in sorted(served ^ placed):
+        only = "the profile" if name in served else "the ledger"
+        says = f"{name}: only {only} names this sink, and changing sinks is not supported yet."
+        yield Finding(
+            check="sinks", ok=False, says=says, next="Name the registered sinks in the profile again."
+        )
+
+
+def anchor(known: Known) -> Iterator[Finding]:
+    """Warn of an audit file beside its ledger: whoever sets back one sets back both (LED-06)."""
+    ledger = known.the_ledger()
+    home = known.places.folder.resolve()
+    inside = [
+        registered
+        for registered in ledger.read(lambda view: view.sinks())
+        if Path(registered.location).resolve().is_relative_to(home)
+    ]
+    for registered in inside:
+        yield Finding(
+            check="anchor",
+            ok=True,
+            says=f"{registered.name} lies in the issuer's own folder, so an old copy of that would not be noticed.",
+            next="Make the next issuer with its audit file elsewhere, best on another disk or account.",
+        )
+    if not inside:
+        yield Finding(check="anchor", ok=True, says="No audit file lies in the issuer's own folder.")

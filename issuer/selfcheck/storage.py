@@ -1,0 +1,216 @@
+"""What the issuer keeps: keys, protected store and ledger; and the disk, the clock and the open admissions.
+
+The ledger is opened to be looked at only: no lock file, no checkpoint, no transition.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Final
+
+from issuer.clock import instant_text, now_ms
+from issuer.selfcheck.finding import Finding, Known, NotJudgedError
+from issuer.selfcheck.owner import private_flaw
+from ledger.errors import LedgerCorrupt, LedgerUnavailable, SpanNotRecorded
+from ledger.model import RecordedSpan
+
+FREE_BYTES_MIN: Final = 16 * 1024 * 1024
+"""Free bytes below which nothing should be admitted: as the audit file's own bound; a test compares the two."""
+
+PLAUSIBLE_FROM_MS: Final = 1_767_225_600_000
+"""2026-01-01T00:00:00Z, before the first release: a clock that shows less was never set."""
+
+PLAUSIBLE_UNTIL_MS: Final = 4_102_444_800_000
+"""2100-01-01T00:00:00Z: no installation of this release lives as long."""
+
+MEBIBYTE: Final = 1024 * 1024
+
+_RESTORE: Final = "Stop the issuer, keep this file as evidence, and restore the newest backup of the ledger."
+_LEDGER_NEXT: Final = {
+    "missing": "Bring the ledger back, or name the right profile; only a new issuer makes one: `issuer init FOLDER`.",
+    "not_a_file": "Put the real file in its place.",
+    "linked_twice": "Remove the second name.",
+    "busy": "Try again; if that stays, find the program that holds the ledger.",
+    "disk_full": "Free some space.",
+    "unreadable": "Give this account its ledger folder back: check owner and modes.",
+    "read_only": "Make the ledger and its folder writable for this account.",
+    "journal_mode": "Some other program changed it: stop that; the next command of the issuer sets it right.",
+    "schema_version": "Use the release that made it, or a newer one.",
+    "schema": "Use the release that made it; if that is this one, restore the newest backup of the ledger.",
+}
+
+
+def keys(known: Known) -> Iterator[Finding]:
+    """Say whether the key ring opens, as a whole, and is private (SEC-03)."""
+    from issuer.sealing import KeysUnavailable, open_key_ring
+
+    try:
+        known.ring = open_key_ring(known.places.keys)
+    except KeysUnavailable as fault:
+        says, _colon, remedy = fault.message.partition(": ")
+        place = f"{fault.path.parent.name}/{fault.path.name}"
+        yield Finding(check="keys", ok=False, says=f"{says} ({place}).", next=_sentence(remedy))
+        return
+    count = len(known.ring.key_ids)
+    yield Finding(check="keys", ok=True, says=f"The key ring opens: {count} {_many('key', count)}, private.")
+
+
+def protected(known: Known) -> Iterator[Finding]:
+    """Say whether the protected store opens (LED-03)."""
+    from issuer.sealing import ProtectedStore, ProtectedStoreUnavailable
+
+    flaw = private_flaw(known.places.protected)
+    if flaw is not None:
+        yield Finding(check="protected", ok=False, says=flaw[0], next=flaw[1])
+        return
+    # Opening judges the folder alone, so any plain id does where the ledger's own is not known.
+    ledger_id = "unknown" if known.ledger is None else known.ledger.ledger_id
+    try:
+        ProtectedStore(known.places.protected, known.the_ring(), ledger_id)
+    except ProtectedStoreUnavailable as fault:
+        remedy = f"Repair {known.places.protected}: owner, mode 0700, no link."
+        says = f"The protected store does not open: {fault.reason}."
+        yield Finding(check="protected", ok=False, says=says, next=remedy)
+        return
+    yield Finding(check="protected", ok=True, says="The protected store opens, private.")
+
+
+class _NoSpans:
+    """Stands where a recorder goes in a ledger that is looked at only, and records nothing."""
+
+    def record(self, *_asked: object, **_named: object) -> RecordedSpan:
+        """Refuse."""
+        raise SpanNotRecorded("looks_only", "Nothing is recorded while looking.")
+
+
+def ledger(known: Known) -> Iterator[Finding]:
+    """Say whether the ledger opens: its head's MAC, its schema, its pragmas (LED-04, LED-06)."""
+    from issuer.sealing.authenticator import RingAuthenticator
+    from ledger.sqlite import SqliteLedger, journal_mode
+
+    path = known.places.ledger
+    try:
+        opened = SqliteLedger(
+            path,
+            recorder=lambda _ledger_id: _NoSpans(),
+            keys=RingAuthenticator(known.the_ring()),
+            clock=now_ms,
+            looks_only=True,
+        )
+    except (LedgerUnavailable, LedgerCorrupt) as fault:
+        remedy = _LEDGER_NEXT.get(fault.reason, _RESTORE)
+        yield Finding(check="ledger", ok=False, says=fault.message, next=remedy)
+        return
+    known.ledger = opened
+    entries = opened.read(lambda view: view.head()).sequence
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        says = "The ledger cannot be written to by this account."
+        yield Finding(check="ledger", ok=False, says=says, next=_LEDGER_NEXT["read_only"])
+        return
+    says = (
+        f"The ledger opens: {entries} entries under an authentic head, this release's schema, "
+        f"journal mode {journal_mode()}, synchronous FULL."
+    )
+    yield Finding(check="ledger", ok=True, says=says)
+
+
+def ledger_folder(known: Known) -> Iterator[Finding]:
+    """Say whether the ledger's folder and the locks in it are this account's alone."""
+    places = known.places
+    flaws = [private_flaw(folder) for folder in (places.ledger_folder, places.instances) if folder.exists()]
+    found = [flaw for flaw in flaws if flaw is not None]
+    for says, remedy in found:
+        yield Finding(check="ledger_folder", ok=False, says=says, next=remedy)
+    if found or not places.ledger_folder.exists():
+        return
+    held = len(list(places.instances.glob("*.lock"))) if places.instances.exists() else 0
+    yield Finding(
+        check="ledger_folder",
+        ok=True,
+        says=f"The ledger's folder is private; {held} {_many('lock', held)} of processes.",
+    )
+
+
+def file_system(known: Known) -> Iterator[Finding]:
+    """Say whether what the ledger is on is meant to keep what was synced (LED-01)."""
+    from ledger.sqlite.connection import DURABLE_FILE_SYSTEMS
+    from ledger.sqlite.connection import file_system as type_of
+
+    folder = known.places.ledger_folder
+    if not folder.exists():
+        raise NotJudgedError("ledger")
+    kind = type_of(folder)
+    if kind == "unknown":
+        yield Finding(
+            check="file_system",
+            ok=None,
+            says="The system does not say which file system the ledger is on.",
+            next="Make sure that it is a local disk, and neither memory nor a network share.",
+        )
+    elif kind == "overlay":
+        yield Finding(
+            check="file_system",
+            ok=True,
+            says="The ledger is on overlay: as durable as the disk below, and gone with its container.",
+            next="Put the issuer's folder on a volume.",
+        )
+    elif kind in DURABLE_FILE_SYSTEMS:
+        yield Finding(check="file_system", ok=True, says=f"The ledger is on {kind}.")
+    else:
+        yield Finding(
+            check="file_system",
+            ok=True,
+            says=f"Not durable: the ledger is on {kind}, which may lose in a power cut what was synced.",
+            next="Use it to try things out only; move the issuer's folder to a local disk for anything real.",
+        )
+
+
+def space(known: Known) -> Iterator[Finding]:
+    """Say whether the ledger has room to record the outcomes of what is in flight (LED-02)."""
+    folder = known.places.ledger_folder
+    if not folder.exists():
+        raise NotJudgedError("ledger")
+    free = shutil.disk_usage(folder).free
+    says = f"{free // MEBIBYTE} MiB are free where the ledger is."
+    if free < FREE_BYTES_MIN:
+        yield Finding(
+            check="space", ok=False, says=says, next=f"Free at least {FREE_BYTES_MIN // MEBIBYTE} MiB."
+        )
+    else:
+        yield Finding(check="space", ok=True, says=says)
+
+
+def clock(known: Known) -> Iterator[Finding]:
+    """Say whether the clock can be trusted: plausible, and not behind the ledger's last entry (PER-03)."""
+    from ledger.sqlite.store import CLOCK_BACKWARD_TOLERANCE_MS
+
+    now = now_ms()
+    remedy = "Set the clock right, and let it be kept right (NTP)."
+    if not PLAUSIBLE_FROM_MS <= now < PLAUSIBLE_UNTIL_MS:
+        says = f"The clock shows {instant_text(now)}, which cannot be."
+        yield Finding(check="clock", ok=False, says=says, next=remedy)
+        return
+    last = known.the_ledger().last_entry_ms
+    if now < last - CLOCK_BACKWARD_TOLERANCE_MS:
+        says = f"The clock shows {instant_text(now)}, behind the ledger's last entry at {instant_text(last)}."
+        yield Finding(check="clock", ok=False, says=says, next=remedy)
+        return
+    yield Finding(check="clock", ok=True, says=f"The clock shows {instant_text(now)}, after the last entry.")
+
+
+def admissions(known: Known) -> Iterator[Finding]:
+    """Tell the admissions that are open, and those that are overdue (ADM-07)."""
+    claims = known.the_ledger().read(lambda view: view.claims_open())
+    now = now_ms()
+    overdue = sum(claim.deadline_ms <= now for claim in claims)
+    says = f"{len(claims)} {_many('admission', len(claims))} open, {overdue} overdue."
+    remedy = "The next command makes them unknown; then look at the service, and send nothing again."
+    yield Finding(check="admissions", ok=True, says=says, next=remedy if overdue else "")
+
+
+def _many(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -147,7 +147,7 @@ def test_one_id_for_two_spans_of_a_transaction_is_refused_whole(room: Room) -> N
     lying.close()
 
 
-@pytest.mark.spec("AUD-01", "EFF-04")
+@pytest.mark.spec("AUD-01", "EFF-04", "LED-02")
 def test_a_span_of_exactly_the_largest_size_is_kept(room: Room) -> None:
     large = room.book.open(recorder=spoilt(with_(body=b"x" * SPAN_BYTES_MAX)))
     assert admit(large, room.effect).refusal is None

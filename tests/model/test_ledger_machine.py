@@ -362,7 +362,7 @@ class LedgerMachine(RuleBasedStateMachine):
 TestLedgerMachine = pytest.mark.spec(
     "BUD-01", "BUD-02", "BUD-03", "BUD-04", "BUD-05", "ADM-02", "PER-03", "POL-03", "LED-05"
 )(LedgerMachine.TestCase)
-TestLedgerMachine.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestLedgerMachine.settings = settings(max_examples=20, stateful_step_count=40, deadline=None)
 
 
 class LongLedgerMachine(LedgerMachine):

@@ -2,7 +2,7 @@
 
 Standard input: one JSON line `{"profile": PATH, "calls": [["commit", EFFECT], ...]}`, then `go`; and so on until it
 ends. It says `ready` once every thread stands at the barrier, and one JSON line with the answer of each call as soon
-as it has it. `watch` instead of `calls` reads budgets in a loop until the next line comes, and says what it saw.
+as it has it. `watch` instead of `calls` reads budgets in a loop until the next line comes, and says what it sees.
 """
 
 import json
@@ -51,18 +51,16 @@ def use_at_once(issuer: Issuer, calls: Sequence[tuple[str, str]]) -> None:
 
 
 def watch(issuer: Issuer, tasks: Sequence[str]) -> None:
-    """Sample budgets as fast as they can be read; say what differed, in order, and how many samples there were."""
-    seen: list[list[list[int]]] = []
+    """Sample budgets as fast as they can be read until the next line; say each sample that differs from the last."""
     stopped = threading.Event()
 
     def sample() -> None:
-        count = 0
+        last: list[list[int]] = []
         while not stopped.is_set():
-            count += 1
             now = [[line.reserved, line.settled, line.overrun] for line in books(issuer, *tasks).values()]
-            if not seen or seen[-1] != now:
-                seen.append(now)
-        say({"samples": count, "seen": seen})
+            if now != last:
+                say(now)
+                last = now
 
     thread = threading.Thread(target=sample)
     thread.start()
@@ -70,6 +68,7 @@ def watch(issuer: Issuer, tasks: Sequence[str]) -> None:
     sys.stdin.readline()
     stopped.set()
     thread.join(PATIENCE_S)
+    say("stopped")
 
 
 def main() -> None:
@@ -113,6 +112,10 @@ class Child:
         """Tell it what to do next; what it says from now on goes to `heard`, which several children may share."""
         self.heard = queue.SimpleQueue() if heard is None else heard
         self._tell(json.dumps({"profile": str(made.profile), **order}))
+
+    def next(self) -> object:
+        """Return the next line, whatever it is; waits."""
+        return self.heard.get(timeout=PATIENCE_S)
 
     def said(self) -> dict[str, object]:
         """Return what it says next; waits."""

@@ -146,6 +146,7 @@ def test_words_that_are_no_text_are_answered_like_any_other(tmp_path: Path) -> N
     ran = issuer_process(b"\xff\x1b[31m", at=tmp_path, env={"PYTHONIOENCODING": "ascii"})
     assert (ran.exit, ran.out) == (2, "")
     assert "\x1b" not in ran.err
+    assert "\\x1b[31m" in ran.err, "a terminal's escape is shown, not sent"
 
 
 @pytest.mark.parametrize("name", ["", "task", "audit", "request", "dispatch"])

@@ -276,6 +276,10 @@ def test_a_deletion_waits_for_a_person_and_cannot_be_dispatched_before(
     early = issuer_here("dispatch", ran.effect, "--json", "--", *child, at=house)
     assert (early.exit, early.code) == (7, "not_permitted_yet")
     assert not (house / "gone").exists()
+    by_itself = '@id("by-itself") permit (principal is Actor, action == Action::"issue", resource is Record);'
+    (house / "policies" / "wider.cedar").write_text(by_itself)  # the class says no, whatever a policy says
+    wider = asked(house, "delete_record", {"table": "leads", "record": 8})
+    assert (wider.exit, wider.code) == (4, "awaiting_approval")
 
 
 @pytest.fixture

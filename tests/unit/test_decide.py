@@ -225,12 +225,16 @@ def test_a_policy_cannot_issue_above_what_one_permit_of_the_class_may_cost(
 @pytest.mark.spec("POL-03", "POL-01")
 def test_a_class_that_is_never_automatic_leaves_everything_to_a_person(tmp_path: Path) -> None:
     bounds = 'each = { "USD.cent" = 500 }\nper_task = { permits = 100 }\nper_root = { permits = 200 }\n'
+    free = {'cost = { "USD.cent" = 1 }': 'cost = { "USD.cent" = 0 }'}
+    policy = BOTH_TIERS.replace("resource is Order", "resource")
     made = standard_issuer(
-        tmp_path / "f0", port=9, policy=BOTH_TIERS, changes={bounds: "automatic = false\n"}
+        tmp_path / "f0", port=9, policy=policy, changes={bounds: "automatic = false\n", **free}
     )
     with made.open() as issuer:
         assert refund(issuer).code == "awaiting_approval"
         assert refund(issuer, amount=1).code == "awaiting_approval"
+        costs_nothing = issuer.request("publish", {"name": "v1"}, task="t1", actor="agent-7")
+        assert (costs_nothing.code, costs_nothing.cost) == ("awaiting_approval", {"USD.cent": 0})
     assert witness(made).rows["permits"] == []
 
 

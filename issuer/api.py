@@ -169,6 +169,24 @@ class Issuer:
         """Show the whole story of one effect."""
         return commands.timeline_of(self._visit("audit-timeline"), effect)
 
+    @staticmethod
+    def ledger_check(profile: str | Path) -> Answer:
+        """Recompute everything in the ledger; what is wrong stops new effects, a clean check lets them go on.
+
+        Raises:
+            ProfileRefused, Fault: there is nothing that could be checked.
+        """
+        return commands.ledger_check(Path(profile))
+
+    @staticmethod
+    def ledger_stats(profile: str | Path) -> Answer:
+        """Tell what the ledger holds, in numbers.
+
+        Raises:
+            ProfileRefused, Fault: it cannot be read.
+        """
+        return commands.ledger_stats(Path(profile))
+
     def close(self) -> None:
         """Let go of everything. Admissions of this process that are still open become `unknown` for others."""
         house = self._house

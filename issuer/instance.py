@@ -2,6 +2,7 @@
 
 A lock that is free, or another boot, proves that the instance is gone. A missing file proves nothing: then only the
 deadline of its claims counts. Proof of absence turns an admission into `unknown` and never into anything better.
+A file under its final name was locked before it got that name, so that a free one always means an end.
 """
 
 import fcntl
@@ -13,6 +14,7 @@ from ledger.errors import LedgerUnavailable
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _SUFFIX: Final = ".lock"
+_DRAFT_SUFFIX: Final = ".new"
 
 
 def boot_id() -> str:
@@ -21,6 +23,52 @@ def boot_id() -> str:
         return _BOOT_ID.read_text().strip()
     except OSError:
         return ""
+
+
+def _locked_file(folder: Path, name: str) -> int:
+    """Make the lock file of `name`, locked from the first moment that it has its name, and return its descriptor."""
+    draft = folder / (name + _DRAFT_SUFFIX)
+    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A link and not a renaming: that would take the place of another instance's file.
+        os.link(draft, folder / (name + _SUFFIX))
+    except OSError:
+        os.close(descriptor)
+        raise
+    finally:
+        draft.unlink(missing_ok=True)
+    return descriptor
+
+
+def dead_instances(folder: Path) -> frozenset[str]:
+    """Return the instances that ended without closing, or with a claim still open: their lock file is there and free.
+
+    The lock is asked for as a shared one, so that two askers never take each other for a living owner.
+    """
+    dead: set[str] = set()
+    for path in folder.glob(f"*{_SUFFIX}"):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            dead.add(path.name.removesuffix(_SUFFIX))
+        except OSError:
+            continue
+        finally:
+            os.close(descriptor)
+    return frozenset(dead)
+
+
+def forget_instance(folder: Path, name: str) -> None:
+    """Remove the lock file of a dead instance that no open claim names; names are never used again.
+
+    Raises:
+        OSError: as the system reports it.
+    """
+    (folder / (name + _SUFFIX)).unlink(missing_ok=True)
 
 
 class Instance:
@@ -35,11 +83,9 @@ class Instance:
         self._folder = folder
         self.name = name
         self.boot = boot_id()
-        path = folder / (name + _SUFFIX)
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._descriptor = _locked_file(folder, name)
         except OSError as fault:
             message = f"This process's lock file cannot be made: {fault.strerror}."
             raise LedgerUnavailable("instance_lock", message) from None

@@ -57,6 +57,11 @@ class Places:
         return self.ledger_folder / "ledger.sqlite"
 
     @property
+    def checked(self) -> Path:
+        """The file that says in which boot the ledger was last found whole."""
+        return self.ledger_folder / "checked"
+
+    @property
     def instances(self) -> Path:
         """Folder of the locks that running processes hold for life (ADM-07)."""
         return self.ledger_folder / "instances"

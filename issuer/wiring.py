@@ -1,6 +1,7 @@
 """The only composition root: from a profile's path to a house that works, or one clear fault.
 
-Rules: LED-04 and POL-04 (what is unsafe or invalid stops here, as a whole), SEC-03 (keys are judged at the start),
+Rules: LED-04 and POL-04 (what is unsafe or invalid stops here, as a whole; a ledger that may have suffered is checked
+before it is used, and then stays open to be read), SEC-03 (keys are judged at the start),
 AUD-02 (zero required sinks refuse to start; a sink stands where the ledger says, not where the environment does).
 """
 
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from audit import Delivery, JsonlSink, LedgerSpans, Sink
 from audit.recorder import OtelRecorder
+from issuer.checking import check_at_start
 from issuer.clock import now_ms
 from issuer.credentials import credential_reader
 from issuer.errors import SetupError
@@ -138,6 +140,7 @@ def open_house(
     ring = open_key_ring(places.keys)
     ledger = open_ledger(places, ring, clock=clock, recorder=recorder, observe=observe)
     try:
+        check_at_start(places, ring, ledger)
         sinks = (*registered_sinks(profile, ledger), *further_sinks)
         return House(
             profile=profile,

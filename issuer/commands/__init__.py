@@ -4,6 +4,8 @@ __all__ = [
     "admit_host",
     "commit",
     "dispatch_child",
+    "ledger_check",
+    "ledger_stats",
     "list_effects",
     "report",
     "request",
@@ -18,6 +20,7 @@ __all__ = [
 ]
 
 from issuer.commands.asking import request, request_held
+from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.tasks import task_close, task_grant, task_list, task_open, task_show
 from issuer.commands.using import admit_host, commit, dispatch_child, report

@@ -17,9 +17,9 @@ from issuer.flow import spans
 from issuer.flow.binding import Pinned
 from issuer.flow.decide import decide, decision_attributes
 from issuer.flow.overdue import expired_step, gone_senders, orphaned_step
+from issuer.flow.seal import seal_holds
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_claim
-from issuer.sealing import SealBroken, open_permit
 from ledger.budgets import refuse_cost, reserved_lines
 from ledger.changes import CostReserved, DecisionRecorded, EffectMoved, PermitUsed, Step
 from ledger.errors import Broken
@@ -151,38 +151,9 @@ def _refuse_row(view: View, effect: Effect) -> Refusal | None:
 
 def _refuse_seal(house: House, effect: Effect, permit: Permit | None) -> Refusal | None:
     """Refuse a permit whose seal does not open for exactly this effect, binding and ledger (PER-02)."""
-    broken = Refusal(code=RefusalCode.PERMIT_BROKEN, field="seal")
-    if permit is None:
-        return broken
-    try:
-        claims = open_permit(
-            house.ring,
-            permit.seal,
-            ledger_id=house.ledger.ledger_id,
-            effect_id=effect.effect_id,
-            binding_digest=effect.binding_digest,
-        )
-    except SealBroken:
-        return broken
-    sealed = (
-        claims.permit_id,
-        claims.effect_id,
-        claims.task_id,
-        claims.issued_ms,
-        claims.expires_ms,
-        claims.tier,
-    )
-    stored = (
-        permit.permit_id,
-        effect.effect_id,
-        effect.task_id,
-        permit.issued_ms,
-        permit.expires_ms,
-        str(permit.tier),
-    )
-    if sealed != stored or dict(claims.costs) != dict(effect.cost):
-        return broken
-    return None
+    if permit is not None and seal_holds(house.ring, house.ledger.ledger_id, effect, permit):
+        return None
+    return Refusal(code=RefusalCode.PERMIT_BROKEN, field="seal")
 
 
 def _decided(visit: Visit, attempt: Attempt, effect: Effect, locked: Locked) -> Verdict[Admitted]:

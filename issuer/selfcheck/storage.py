@@ -35,6 +35,7 @@ _LEDGER_NEXT: Final = {
     "unreadable": "Give this account its ledger folder back: check owner and modes.",
     "read_only": "Make the ledger and its folder writable for this account.",
     "journal_mode": "Some other program changed it: stop that; the next command of the issuer sets it right.",
+    "halted": "Run `issuer ledger check`, and restore the newest backup if it finds a problem still.",
     "schema_version": "Use the release that made it, or a newer one.",
     "schema": "Use the release that made it; if that is this one, restore the newest backup of the ledger.",
 }
@@ -87,6 +88,7 @@ def ledger(known: Known) -> Iterator[Finding]:
     """Say whether the ledger opens: its head's MAC, its schema, its pragmas (LED-04, LED-06)."""
     from issuer.sealing.authenticator import RingAuthenticator
     from ledger.sqlite import SqliteLedger, journal_mode
+    from ledger.sqlite.halt import standing_halt
 
     path = known.places.ledger
     try:
@@ -106,6 +108,11 @@ def ledger(known: Known) -> Iterator[Finding]:
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         says = "The ledger cannot be written to by this account."
         yield Finding(check="ledger", ok=False, says=says, next=_LEDGER_NEXT["read_only"])
+        return
+    halt = standing_halt(path)
+    if halt is not None:
+        says = f"New effects are stopped, since a check of the ledger found a problem ({halt.word})."
+        yield Finding(check="ledger", ok=False, says=says, next=_LEDGER_NEXT["halted"])
         return
     says = (
         f"The ledger opens: {entries} entries under an authentic head, this release's schema, "

@@ -2,9 +2,9 @@
 
 Rules: ADM-02, ADM-03, LED-01, LED-04, LED-06, PER-03 (time after the lock), AUD-01.
 One call of `transact`, in order:
-  1. the writers' lock, 2. the file is still the one that was opened, 3. BEGIN IMMEDIATE, 4. the head's MAC and
-  frontier, 5. the time, 6. `decide`, 7. each step with its span, 8. the head renewed, 9. every span proven to be
-  there, 10. COMMIT with a full sync.
+  1. the writers' lock, 2. the file is still the one that was opened, and no check halted it, 3. BEGIN IMMEDIATE,
+  4. the head's MAC and frontier, 5. the time, 6. `decide`, 7. each step with its span, 8. the head renewed, 9. every
+  span proven to be there, 10. COMMIT with a full sync.
 An error up to 9 leaves nothing behind. An error from 10 is uncertain: this object is dead from there on.
 """
 
@@ -31,6 +31,7 @@ from ledger.sqlite.connection import (
     open_database,
     schema_rows,
 )
+from ledger.sqlite.halt import refuse_halted
 from ledger.sqlite.lock import WriterLock
 from ledger.sqlite.schema import expected_digest, schema_digest
 from ledger.sqlite.view import SqliteView
@@ -178,6 +179,7 @@ class SqliteLedger:
             if file_identity(self._path) != self._identity:  # 2
                 self._die("The ledger file was replaced while it was open.")
                 raise LedgerUnavailable("replaced", "The ledger file was replaced while it was open.")
+            refuse_halted(self._path)
             self._observe("locked")
             try:
                 self._raw.execute("BEGIN IMMEDIATE")  # 3

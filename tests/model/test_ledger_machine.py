@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
-    consumes,
     initialize,
     invariant,
     precondition,
@@ -146,9 +145,14 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # -------------------------------------------------------------------------------------- commands
 
-    @initialize(target=tasks, ceilings=st.fixed_dictionaries({CENT: st.integers(10, 60), FEE: st.integers(0, 30)}))
-    def first_task(self, ceilings: Ceilings) -> ModelTask:
-        return self.new_task(None, ceilings, START + LIFE_MS)
+    @initialize(target=tasks, left=st.integers(20, 60))
+    def first_task(self, left: int) -> ModelTask:
+        return self.new_task(None, {CENT: left, FEE: 30}, START + LIFE_MS)
+
+    @rule(target=tasks, ceilings=st.sampled_from([{CENT: None, FEE: 10}, {CENT: 25, FEE: None}, {CENT: 9}]))
+    @precondition(lambda self: len(self.all_tasks) in {1, 2})
+    def useful_child(self, ceilings: Ceilings) -> ModelTask:
+        return self.new_task(self.all_tasks[-1], ceilings, START + LIFE_MS)
 
     def new_task(self, parent: ModelTask | None, ceilings: Ceilings, expires: int) -> ModelTask:
         name = f"t{len(self.all_tasks)}"
@@ -299,6 +303,15 @@ class LedgerMachine(RuleBasedStateMachine):
         self.permit(effect, 0)
         self.admit(effect)
 
+    @rule(task=tasks, above=st.integers(1, 9), lost=st.booleans())
+    def cost_more_than_held(self, task: ModelTask, above: int, lost: bool) -> None:
+        effect = self.prepare(task, {CENT: 2}, same=False, hours=10)
+        self.permit(effect, 0)
+        self.admit(effect)
+        if lost:
+            self.settle(effect, S.UNKNOWN, {CENT: 2 + above})
+        self.settle(effect, S.FAILED, {CENT: 2 + above})
+
     @rule(
         number=st.integers(0, 9),
         outcome=st.sampled_from([S.SUCCEEDED, S.FAILED, S.NO_EFFECT, S.UNKNOWN]),
@@ -307,7 +320,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def settle_one(self, number: int, outcome: EffectState, charged: dict[Unit, int]) -> None:
         self.settle(self.in_state(number, S.ADMITTED, S.UNKNOWN), outcome, charged)
 
-    @rule(minutes=st.integers(1, 60))
+    @rule(minutes=st.integers(1, 40))
     def wait(self, minutes: int) -> None:
         self.book.clock.now += minutes * 60_000
 
@@ -315,10 +328,6 @@ class LedgerMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.ledger.close()
         self.ledger = self.book.open()
-
-    @rule(effect=consumes(effects))
-    def forget(self, effect: ModelEffect | None) -> None:
-        """Let Hypothesis turn to newer effects; both ledgers remember."""
 
     # ----------------------------------------------------------------------------------- comparison
 

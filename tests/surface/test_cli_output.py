@@ -143,7 +143,8 @@ def test_words_that_are_no_text_are_answered_like_any_other(tmp_path: Path) -> N
     assert (ran.exit, ran.code, ran.err) == (2, "malformed", "")
     ran = issuer_process("--json", "list", "--profile", b"\xff.toml", at=tmp_path)
     assert (ran.exit, ran.code, ran.err) == (2, "malformed", "")
-    ran = issuer_process(b"\xff\x1b[31m", at=tmp_path, env={"PYTHONIOENCODING": "ascii"})
+    named = ("list", "--profile", b"\xff\x1b[31m.toml")
+    ran = issuer_process(*named, at=tmp_path, env={"PYTHONIOENCODING": "ascii"})
     assert (ran.exit, ran.out) == (2, "")
     assert "\x1b" not in ran.err
     assert "\\x1b[31m" in ran.err, "a terminal's escape is shown, not sent"

@@ -226,7 +226,7 @@ def test_a_policy_cannot_issue_above_what_one_permit_of_the_class_may_cost(
 def test_a_class_that_is_never_automatic_leaves_everything_to_a_person(tmp_path: Path) -> None:
     bounds = 'each = { "USD.cent" = 500 }\nper_task = { permits = 100 }\nper_root = { permits = 200 }\n'
     free = {'cost = { "USD.cent" = 1 }': 'cost = { "USD.cent" = 0 }'}
-    policy = BOTH_TIERS.replace("resource is Order", "resource")
+    policy = BOTH_TIERS + BOTH_TIERS.replace("Order", "Release").replace('@id("', '@id("release-')
     made = standard_issuer(
         tmp_path / "f0", port=9, policy=policy, changes={bounds: "automatic = false\n", **free}
     )

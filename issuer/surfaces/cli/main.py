@@ -7,7 +7,7 @@ Next: `issuer.commands`.
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
@@ -21,6 +21,9 @@ from issuer.surfaces.cli.options import (
 )
 from issuer.surfaces.cli.running import run_with_issuer, trouble
 from issuer.wire.codes import Exit
+
+if TYPE_CHECKING:
+    from issuer.wire import Answer
 
 _CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -272,6 +275,41 @@ def audit(settings: Settings) -> None:
 def audit_timeline(settings: Settings, effect: str) -> None:
     """Show the whole story of EFFECT, span by span."""
     run_with_issuer(settings, lambda issuer: issuer.timeline(effect))
+
+
+@group.group()
+@common
+def ledger(settings: Settings) -> None:
+    """Check the ledger, and count what it holds."""
+    del settings
+
+
+@ledger.command("check")
+@common
+def ledger_check(settings: Settings) -> None:
+    """Recompute everything in the ledger. A problem stops new effects; a clean check lets them go on."""
+    from issuer.surfaces.cli.running import run_with_profile
+
+    def run(profile: Path) -> "Answer":
+        from issuer.commands import ledger_check as check
+
+        return check(profile)
+
+    run_with_profile(settings, run)
+
+
+@ledger.command("stats")
+@common
+def ledger_stats(settings: Settings) -> None:
+    """Tell how many effects, spans, tasks and bytes the ledger holds, and what unknown effects keep bound."""
+    from issuer.surfaces.cli.running import run_with_profile
+
+    def run(profile: Path) -> "Answer":
+        from issuer.commands import ledger_stats as stats
+
+        return stats(profile)
+
+    run_with_profile(settings, run)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:

@@ -67,7 +67,7 @@ def _more_lines(answer: Answer) -> list[str]:
     for name, value in answer.more.items():
         if name == "lines" and isinstance(value, list):
             lines += [plain_text(str(line)) for line in value]
-        elif name == "timeline":
+        elif name in {"timeline", "stats"}:
             continue
         elif name == "findings" and isinstance(value, list):
             lines += [line for row in value for line in _finding_lines(row)]
@@ -87,7 +87,8 @@ def _more_lines(answer: Answer) -> list[str]:
 def _finding_lines(row: Mapping[str, object]) -> list[str]:
     ok, next_step = row["ok"], plain_text(str(row["next"]))
     word = "unsure" if ok is None else "PROBLEM" if not ok else "hint" if next_step else "ok"
-    lines = [f"  {word:<7}  {row['check']}: {plain_text(str(row['says']))}"]
+    where = f"{plain_text(str(row['where']))}: " if row.get("where") else ""
+    lines = [f"  {word:<7}  {row['check']}: {where}{plain_text(str(row['says']))}"]
     return [*lines, f"{'':>11}-> {next_step}"] if next_step else lines
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -54,6 +55,24 @@ def explained(run: Callable[[], int], *, as_json: bool) -> int:
         return trouble("fault", say, as_json=as_json)
 
 
+def run_with_profile(settings: Settings, run: "Callable[[Path], Answer]") -> None:
+    """Run one command on the profile in force that opens no issuer, show its answer and exit with its code."""
+
+    def ran() -> int:
+        if not settings.profile_path.exists():
+            return _no_profile(settings)
+        answer = run(settings.profile_path)
+        show(answer, as_json=settings.as_json)
+        return int(answer.exit)
+
+    sys.exit(explained(ran, as_json=settings.as_json) or int(Exit.DONE))
+
+
+def _no_profile(settings: Settings) -> int:
+    say = f"There is no {settings.profile_path}; run `issuer init FOLDER`, or name one with --profile."
+    return trouble("malformed", say, as_json=settings.as_json)
+
+
 def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]") -> None:
     """Open the issuer of the profile in force, run one command, show its answer and exit with its code."""
 
@@ -61,10 +80,7 @@ def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]") -> No
         from issuer.api import Issuer
 
         if not settings.profile_path.exists():
-            say = (
-                f"There is no {settings.profile_path}; run `issuer init FOLDER`, or name one with --profile."
-            )
-            return trouble("malformed", say, as_json=settings.as_json)
+            return _no_profile(settings)
         with Issuer.open(settings.profile_path) as issuer:
             answer = run(issuer)
         show(answer, as_json=settings.as_json)

@@ -17,6 +17,8 @@ from issuer.commands.tasks import NewTask
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
 from issuer.house import House, Visit
+from issuer.places import Places
+from issuer.terms import CurrentTerms, look_at_terms
 from issuer.wire import Answer
 from issuer.wiring import open_house, span_recorder
 from ledger.errors import Fault
@@ -27,10 +29,11 @@ from ledger.port import SpanRecorder
 class Issuer:
     """One open issuer and the account that calls it."""
 
-    def __init__(self, house: House, caller: Caller) -> None:
-        """Use `Issuer.open`."""
+    def __init__(self, house: House, caller: Caller, current: Callable[[], House]) -> None:
+        """Use `Issuer.open`; `current` gives the house under the terms in force."""
         self._house = house
         self._caller = caller
+        self._current = current
 
     @classmethod
     def open(
@@ -50,13 +53,15 @@ class Issuer:
         Raises:
             ProfileRefused, BundleRefused, EngineUnfit, SetupError, Fault: it cannot be used; nothing was changed.
         """
+        places = Places(Path(profile).absolute())
+        seen = look_at_terms(places)
         house = open_house(
             Path(profile), clock=clock, recorder=recorder, observe=observe, further_sinks=further_sinks
         )
-        return cls(house, local_caller(house.profile.people))
+        return cls(house, local_caller(house.profile.people), CurrentTerms(house, places, seen).house)
 
     def _visit(self, command: str) -> Visit:
-        return Visit(house=self._house, caller=self._caller, command=command)
+        return Visit(house=self._current(), caller=self._caller, command=command)
 
     @property
     def name(self) -> str:

@@ -24,7 +24,8 @@ from issuer.profile import Profile, load_profile
 from issuer.sealing import create_key_ring, create_protected_folder, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
 from issuer.starter import family_files, starter_profile
-from issuer.wiring import load_policies, open_ledger
+from issuer.terms import load_policies
+from issuer.wiring import open_ledger
 from ledger.changes import SinkRegistered, Step
 from ledger.model import InstantMs, SinkRegistration, Transition, TransitionName
 from ledger.port import Ledger, Verdict, View

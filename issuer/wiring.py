@@ -5,7 +5,6 @@ before it is used, and then stays open to be read), SEC-03 (keys are judged at t
 AUD-02 (zero required sinks refuse to start; a sink stands where the ledger says, not where the environment does).
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,38 +12,23 @@ from audit import Delivery, JsonlSink, LedgerSpans, Sink
 from audit.recorder import OtelRecorder
 from issuer.checking import check_at_start
 from issuer.clock import now_ms
-from issuer.credentials import credential_reader
 from issuer.errors import SetupError
 from issuer.house import House
 from issuer.ids import new_instance, random_bytes
 from issuer.instance import Instance
-from issuer.operations.registry import all_units, build_catalogue, build_operations
 from issuer.places import Places
-from issuer.policy_files import read_policies
-from issuer.profile import Profile, load_profile
+from issuer.profile import Profile
 from issuer.sealing import KeyRing, ProtectedStore, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
+from issuer.terms import read_terms
 from issuer.version import VERSION
 from ledger.model import InstantMs, LedgerId
 from ledger.port import Ledger, SpanRecorder
 from ledger.sqlite import SqliteLedger
-from policies import ActorFact, Bundle, Catalogue, Directory, PersonFact, load_bundle, run_canaries
 
 
 def _unobserved(_step: str) -> None:
     """Observe nothing."""
-
-
-def build_directory(profile: Profile, catalogue: Catalogue) -> Directory:
-    """Return who exists, as policies see it."""
-    people = tuple(
-        PersonFact(name=name, groups=tuple(person.groups)) for name, person in profile.people.items()
-    )
-    actors = tuple(
-        ActorFact(name=name, groups=tuple(actor.groups), answers_to=actor.answers_to)
-        for name, actor in profile.actors.items()
-    )
-    return Directory(people=people, actors=actors, catalogue=catalogue)
 
 
 def span_recorder(ledger_id: LedgerId) -> SpanRecorder:
@@ -94,27 +78,6 @@ def registered_sinks(profile: Profile, ledger: Ledger) -> tuple[Sink, ...]:
     )
 
 
-@functools.cache
-def _prove_engine() -> None:
-    """Run the engine's canaries once in a process: it does not change while it runs, and they cost most of opening.
-
-    Raises:
-        EngineUnfit: one of them failed.
-    """
-    run_canaries()
-
-
-def load_policies(profile: Profile, places: Places) -> tuple[Bundle, Directory]:
-    """Return bundle and directory, or refuse the bundle as a whole (POL-04).
-
-    Raises:
-        BundleRefused, EngineUnfit, SetupError: nothing of it is used.
-    """
-    _prove_engine()
-    catalogue = build_catalogue(profile)
-    return load_bundle(read_policies(places.policies), catalogue), build_directory(profile, catalogue)
-
-
 def open_house(
     profile_path: Path,
     *,
@@ -132,11 +95,8 @@ def open_house(
         Fault: ledger, keys, sinks or protected store cannot be used.
     """
     places = Places(profile_path.absolute())
-    profile = load_profile(profile_path)
-    bundle, directory = load_policies(profile, places)
-    operations = build_operations(
-        profile, folder=places.folder, credentials=credential_reader(places.credentials)
-    )
+    terms = read_terms(places)
+    profile = terms.profile
     ring = open_key_ring(places.keys)
     ledger = open_ledger(places, ring, clock=clock, recorder=recorder, observe=observe)
     try:
@@ -147,10 +107,10 @@ def open_house(
             ledger=ledger,
             ring=ring,
             protected=ProtectedStore(places.protected, ring, ledger.ledger_id),
-            bundle=bundle,
-            directory=directory,
-            operations=operations,
-            units=all_units(profile),
+            bundle=terms.bundle,
+            directory=terms.directory,
+            operations=terms.operations,
+            units=terms.units,
             delivery=Delivery(sinks, LedgerSpans(ledger)),
             instance=Instance(places.instances, new_instance()),
             now=clock,

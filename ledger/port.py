@@ -90,6 +90,14 @@ class View(Protocol):
         """Say whether an effect is as it was prepared, and not as someone without the keys wrote it (LED-06)."""
         ...
 
+    def demand_pending(self) -> None:
+        """Recount the effects that may still be admitted, and compare with the head (LED-06).
+
+        Raises:
+            LedgerCorrupt: someone without the keys put one among them, or took one away.
+        """
+        ...
+
     def effect_for_key(self, caller: str, task_id: TaskId, request_key: str) -> Effect | None:
         """Return the effect that this caller made in this task under this key (EFF-11)."""
         ...
@@ -235,8 +243,11 @@ class Ledger(Protocol):
 class Authenticator(Protocol):
     """Tags what gives authority, with keys that are not in the ledger (LED-06)."""
 
-    def tag(self, domain: str, data: bytes) -> bytes:
-        """Return a tag over `data` under the active key of `domain` (`head` or `row`); it names its key."""
+    def tag(self, domain: str, data: bytes, *, like: bytes | None = None) -> bytes:
+        """Return a tag over `data` in `domain` (`head` or `row`), which names its key: the active one.
+
+        With `like`, it is made with the key that an earlier tag names, so that equal data give equal tags for ever.
+        """
         ...
 
     def is_authentic(self, domain: str, data: bytes, tag: bytes) -> bool:

@@ -6,7 +6,7 @@ reads a clock or talks to a person; the issuer does, and writes the decision int
 
 from policies.bundle import Bundle, load_bundle
 from policies.canaries import run_canaries
-from policies.decision import ApproverDecision, Decision, TierResult, decide, may_approve
+from policies.decision import ApproverDecision, Decision, TierResult, decide, may_approve, undecided
 from policies.directory import ActorFact, Directory, FactsRefused, PersonFact
 from policies.engine import EngineUnfit, PolicyShape, engine_version
 from policies.facts import (
@@ -64,4 +64,5 @@ __all__ = [
     "may_approve",
     "run_canaries",
     "starter_files",
+    "undecided",
 ]

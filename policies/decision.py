@@ -25,7 +25,7 @@ from policies.bundle import Bundle
 from policies.directory import Directory, FactsRefused
 from policies.engine import Answer, EngineTrouble, evaluate
 from policies.facts import ApprovalFacts, Facts
-from policies.trouble import PolicyTrouble
+from policies.trouble import PolicyTrouble, Trouble
 
 Code = Literal["permit", "approval", "denied", "policy_error"]
 
@@ -96,6 +96,12 @@ class _Undecided(Exception):  # noqa: N818 - carries the errors out of a check a
     def __init__(self, *errors: PolicyTrouble) -> None:
         super().__init__()
         self.errors = tuple(sorted(set(errors)))
+
+
+def undecided(bundle: Bundle, reason: Trouble) -> Decision:
+    """Return the denial for facts that could not even be stated (POL-04)."""
+    trouble = PolicyTrouble(policy_id="", reason=reason)
+    return _conclude(CLOSED, CLOSED, (trouble,), bundle.digest, bundle.engine)
 
 
 def decide(bundle: Bundle, directory: Directory, facts: Facts) -> Decision:

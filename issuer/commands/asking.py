@@ -209,6 +209,7 @@ def _refuse_edited(view: View, current: Effect, opened: Effect) -> Refusal | Non
 
     No seal proves it yet, so its MAC has to (LED-06).
     """
+    view.demand_pending()
     if view.is_genuine(current) and current.binding_digest == opened.binding_digest:
         return None
     return Refusal(code=RefusalCode.PERMIT_BROKEN, field="binding")

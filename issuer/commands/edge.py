@@ -4,7 +4,9 @@ A refusal from before a transaction gets its own committed span here, once calle
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
+from audit import AuditUnavailable
 from issuer import answering
 from issuer.flow import spans
 from issuer.flow.refusing import RefusedError
@@ -54,6 +56,11 @@ def at_the_edge(
             if recorded.code != str(RefusalCode.MALFORMED)
             else answering.faulted(visit.house, fault, found[-1] if found else None)
         )
+    except AuditUnavailable as fault:
+        # The ledger is there, and a no is on record whatever the sinks say (AUD-01).
+        with suppress(Fault):
+            record_refusal(visit, Refusal(code=RefusalCode.AUDIT_UNAVAILABLE), found[-1] if found else None)
+        return _faulted(visit, fault, _as_it_stands(visit, found))
     except Fault as fault:
         return _faulted(visit, fault, _as_it_stands(visit, found))
 

@@ -119,6 +119,7 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
             no_yet = Refusal(code=RefusalCode.PERMIT_BROKEN, field="binding")
         if no_yet is not None:
             return _refused(visit, current, no_yet)
+        view.demand_pending()  # 2: that it is unused does not rest on the absence of rows alone
         return _decided(visit, attempt, current, locked)
 
     return visit.house.ledger.transact(decide_under_lock)
@@ -166,7 +167,9 @@ def _decided(visit: Visit, attempt: Attempt, effect: Effect, locked: Locked) -> 
     if not (decision.issue.allowed or (permit.tier is Tier.APPROVAL and decision.approval.allowed)):
         code = RefusalCode.POLICY_ERROR if decision.code == "policy_error" else RefusalCode.DENIED
         said = decision_attributes(decision)
-        return _refused(visit, effect, Refusal(code=code), say=decision.say or "", extra=said)
+        return _refused(
+            visit, effect, Refusal(code=code), say=decision.issue.say or decision.say or "", extra=said
+        )
     no_money = refuse_cost(locked.path, effect.cost)  # 7
     if no_money is not None:
         return _refused(visit, effect, no_money)

@@ -20,7 +20,18 @@ from ledger.port import View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_takes
 from ledger.states import PENDING, UNRESOLVED
-from policies import UNBOUNDED, ClockFact, Decision, Earlier, Facts, Limits, TaskFact, Usage
+from policies import (
+    UNBOUNDED,
+    ClockFact,
+    Decision,
+    Earlier,
+    Facts,
+    FactsRefused,
+    Limits,
+    TaskFact,
+    Usage,
+    undecided,
+)
 from policies import decide as decide_by_policy
 
 DECISION_VERSION = 1
@@ -183,8 +194,12 @@ def decide(
     permit = locked.view.permit(effect.effect_id) if taken else None
     taken_today = permit is not None and local_time(permit.issued_ms, house.profile.timezone).day == local.day
     counted = _Counted(local=local, stored=stored, taken=taken, taken_today=taken_today)
-    facts = _facts(house, pinned, effect, locked, counted)
-    decision = decide_by_policy(house.bundle, house.directory, facts)
+    facts: Facts | None = None
+    try:
+        facts = _facts(house, pinned, effect, locked, counted)
+        decision = decide_by_policy(house.bundle, house.directory, facts)
+    except FactsRefused as refused:
+        decision = undecided(house.bundle, refused.reason)
     takes: tuple[CounterTake, ...] = ()
     exhausted: Refusal | None = None
     if decision.issue.allowed:
@@ -200,12 +215,10 @@ def decide(
     return Decided(decision=decision, takes=takes, exhausted=exhausted, row=row)
 
 
-def _record(pinned: Pinned, facts: Facts, decision: Decision) -> bytes:
+def _record(pinned: Pinned, facts: Facts | None, decision: Decision) -> bytes:
     """Return the record of a decision with a bounded snapshot; what is not public is named and withheld (POL-06)."""
     fields = pinned.operation.fields
     withheld = sorted(field.name for field in fields if field.exposure != "public")
-    shown = {name: value for name, value in facts.attributes.items() if name not in withheld}
-    hidden = bool(withheld)
     return canonical_bytes(
         {
             "v": DECISION_VERSION,
@@ -217,25 +230,31 @@ def _record(pinned: Pinned, facts: Facts, decision: Decision) -> bytes:
             "obligations": list(decision.obligations),
             "approvers": list(decision.approvers),
             "withheld": withheld,
-            "facts": {
-                "actor": facts.actor,
-                "subject": facts.subject,
-                "operation": facts.operation,
-                "class": facts.action_class,
-                "resource_type": facts.resource_type,
-                "resource_id": None if hidden else facts.resource_id,
-                "attributes": shown,
-                "cost": dict(facts.cost),
-                "remaining": dict(facts.remaining),
-                "recipients": None if hidden else list(facts.recipients),
-                "tasks": [[task.name, task.depth, task.expires_ms] for task in facts.tasks],
-                "earlier": _numbers(facts.earlier),
-                "usage": _numbers(facts.usage),
-                "limits": _numbers(facts.limits),
-                "clock": _numbers(facts.clock),
-            },
+            "facts": None if facts is None else _snapshot(facts, withheld),
         },
     )
+
+
+def _snapshot(facts: Facts, withheld: list[str]) -> dict[str, object]:
+    """Return the facts of a decision as far as they may stand in clear; None stands for what is withheld."""
+    hidden = bool(withheld)
+    return {
+        "actor": facts.actor,
+        "subject": facts.subject,
+        "operation": facts.operation,
+        "class": facts.action_class,
+        "resource_type": facts.resource_type,
+        "resource_id": None if hidden else facts.resource_id,
+        "attributes": {name: value for name, value in facts.attributes.items() if name not in withheld},
+        "cost": dict(facts.cost),
+        "remaining": dict(facts.remaining),
+        "recipients": None if hidden else list(facts.recipients),
+        "tasks": [[task.name, task.depth, task.expires_ms] for task in facts.tasks],
+        "earlier": _numbers(facts.earlier),
+        "usage": _numbers(facts.usage),
+        "limits": _numbers(facts.limits),
+        "clock": _numbers(facts.clock),
+    }
 
 
 def _numbers(record: Earlier | Usage | Limits | ClockFact) -> dict[str, int]:

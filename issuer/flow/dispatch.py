@@ -128,13 +128,17 @@ def _record(visit: Visit, won: Won, outcome: Outcome) -> None:
 
 
 def _order(visit: Visit, won: Won) -> Order:
-    """Return the order to the adapter; what is left of the deadline is counted from here."""
+    """Return the order to the adapter; what is left of the deadline is counted from here.
+
+    A clock that stepped back since the admission makes the rest no longer than the operation's whole deadline.
+    """
+    rest = min(won.pinned.operation.deadline_ms, won.claim.deadline_ms - visit.house.now())
     return Order(
         effect_id=won.effect.effect_id,
         request=request_of(visit.house, won.pinned),
         preparation=won.pinned.preparation,
         deadline_ms=won.claim.deadline_ms,
-        remaining_ms=DurationMs(max(0, won.claim.deadline_ms - visit.house.now())),
+        remaining_ms=DurationMs(max(0, rest)),
     )
 
 

@@ -34,7 +34,7 @@ NOTHING_RESTATED = Restated()
 
 def effect_reference(text: str) -> EffectId | None:
     """Return an effect id, or None for anything else: both read like a missing effect."""
-    return EffectId(text) if EFFECT_ID_PATTERN.match(text) else None
+    return EffectId(text) if type(text) is str and EFFECT_ID_PATTERN.match(text) else None
 
 
 def find_effect(visit: Visit, text: str) -> Effect | None:

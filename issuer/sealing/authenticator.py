@@ -23,9 +23,10 @@ class RingAuthenticator:
         """Tag with the subkeys of `ring`."""
         self._ring = ring
 
-    def tag(self, domain: str, data: bytes) -> bytes:
-        """Return the tag of `data` in `domain` (`head` or `row`)."""
-        return self._tagged(domain, data, self._ring.active_key_id)
+    def tag(self, domain: str, data: bytes, *, like: bytes | None = None) -> bytes:
+        """Return the tag of `data` in `domain` (`head` or `row`), with the key that `like` names where it is given."""
+        named = None if like is None else int.from_bytes(like[:_KEY_ID_BYTES], "big")
+        return self._tagged(domain, data, self._ring.active_key_id if named is None else named)
 
     def is_authentic(self, domain: str, data: bytes, tag: bytes) -> bool:
         """Say whether `tag` was made for this domain and data by a key of the ring; compared in constant time."""

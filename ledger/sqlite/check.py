@@ -16,7 +16,7 @@ from ledger.errors import LedgerCorrupt
 from ledger.model import LedgerId
 from ledger.port import Authenticator
 from ledger.sqlite.check_effects import check_effects
-from ledger.sqlite.check_ground import UNREADABLE, CheckFinding, Ground, OpenSeal, Proofs, SpanHolds, place
+from ledger.sqlite.check_ground import UNREADABLE, CheckFinding, Ground, OpenSeal, Proofs, SpanHolds
 from ledger.sqlite.check_tasks import check_budgets, check_tasks
 from ledger.sqlite.check_trail import check_trail
 from ledger.sqlite.connection import DatabaseError, open_database, schema_rows
@@ -116,9 +116,11 @@ def _part(ground: Ground, name: str, run: Callable[[Ground], T], nothing: T) -> 
     try:
         return run(ground)
     except DatabaseError:
-        ground.find("malformed", name, "SQLite cannot read this part of the ledger.")
+        ground.find("malformed", (name,), "SQLite cannot read this part of the ledger.")
     except UNREADABLE:
-        ground.find("unreadable", name, "This part of the ledger holds rows that were never written there.")
+        ground.find(
+            "unreadable", (name,), "This part of the ledger holds rows that were never written there."
+        )
     return nothing
 
 
@@ -127,20 +129,20 @@ def _check_file(ground: Ground) -> None:
     for (line,) in ground.rows(f"PRAGMA integrity_check({DAMAGES_MAX})"):
         if line != "ok":
             shown = " ".join(str(line).split())[:_LINE_SHOWN_MAX]
-            ground.find("malformed", "file", f"SQLite finds the file damaged: {shown}.")
+            ground.find("malformed", ("file",), f"SQLite finds the file damaged: {shown}.")
     if schema_digest(schema_rows(ground.raw)) != expected_digest():
-        ground.find("schema", "file", "The tables or guards are not those this release makes.")
+        ground.find("schema", ("file",), "The tables or guards are not those this release makes.")
     missing: dict[tuple[Any, ...], int] = {}
     for table, _rowid, parent, _key in ground.raw.execute("PRAGMA foreign_key_check"):
         missing[table, parent] = missing.get((table, parent), 0) + 1
     for (table, parent), number in sorted(missing.items()):
         says = f"{number} rows name a row of {parent} that is not there."
-        ground.find("foreign_key", place(str(table)), says)
+        ground.find("foreign_key", (str(table),), says)
 
 
 def _identity(ground: Ground) -> LedgerId:
     found = ground.rows("SELECT ledger_id FROM ledger WHERE one = 1")
     if not found:
-        ground.find("no_ledger", "ledger", "The ledger does not say which it is.")
+        ground.find("no_ledger", ("ledger",), "The ledger does not say which it is.")
         return LedgerId("")
     return LedgerId(found[0][0])

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ledger.model import Effect, Permit
+from ledger.pending import element_data, with_effect
 from ledger.sqlite import rows
-from ledger.sqlite.check_ground import UNREADABLE, Ground, Move, place
+from ledger.sqlite.check_ground import UNREADABLE, Ground, Move, Where
 from ledger.sqlite.check_money import check_reservations, check_settlements
 from ledger.states import PENDING, SLOT_RETURNING, UNRESOLVED, EffectState
 
@@ -37,8 +38,8 @@ class _Counts:
         )
         for key in (("content", effect.content_key), ("resource", effect.resource_key)):
             line = self.repetition.setdefault(key, [0, 0, 0])
-            for place_, counts in enumerate(held):
-                line[place_] += counts
+            for number, counts in enumerate(held):
+                line[number] += counts
 
 
 def check_effects(ground: Ground) -> int:
@@ -47,7 +48,7 @@ def check_effects(ground: Ground) -> int:
     number = 0
     for row in ground.raw.execute(f"SELECT {rows.EFFECT_COLUMNS} FROM effects ORDER BY effect_id"):
         number += 1
-        where = place("effects", row[0])
+        where = ("effects", row[0])
         moves = ground.trail.effects.pop(row[0], [])
         try:
             effect = rows.effect_from(row)
@@ -57,12 +58,13 @@ def check_effects(ground: Ground) -> int:
             continue
         if not authentic:
             ground.find("effect_mac", where, "The effect was changed by someone without the keys.")
+        if effect.state in PENDING:
+            _recount(ground, effect, row[23])
         _check_row(ground, effect, where)
         _check_end(ground, effect, moves, where)
         _check_permit(ground, effect, moves)
         _check_use(ground, effect, moves)
         _check_evidence(ground, effect, moves)
-        _check_decisions(ground, effect)
         told = _moved_to(moves, EffectState.ADMITTED) is not None
         check_reservations(ground, effect, admitted=told)
         check_settlements(ground, effect, outcome=_settled_by(moves))
@@ -71,12 +73,25 @@ def check_effects(ground: Ground) -> int:
     for effect_id in ground.trail.effects:
         ground.find(
             "effect_missing",
-            place("effects", effect_id),
+            ("effects", effect_id),
             "The trail tells of this effect, and its row is gone.",
         )
+    if ground.pending != ground.head_pending:
+        says = "The effects that may still be admitted are not those that the head counts."
+        ground.find("pending_set", ("head",), says)
+    _check_owners(ground)
     _check_counters(ground, counts)
     _check_repetition(ground, counts)
     return number
+
+
+def _recount(ground: Ground, effect: Effect, mac: bytes) -> None:
+    """Count an effect among those that may still be admitted (`ledger.pending`)."""
+    try:
+        tag = ground.proofs.keys.tag("row", element_data(effect.effect_id), like=mac)
+    except UNREADABLE:  # its MAC names no key of ours, which is a finding already
+        return
+    ground.pending = with_effect(ground.pending, tag)
 
 
 def _moved_to(moves: list[Move], state: EffectState) -> Move | None:
@@ -90,7 +105,7 @@ def _settled_by(moves: list[Move]) -> Move | None:
     return last if settles else None
 
 
-def _check_row(ground: Ground, effect: Effect, where: str) -> None:
+def _check_row(ground: Ground, effect: Effect, where: Where) -> None:
     digest = ground.proofs.binding_digest
     if digest is not None and digest(effect.binding) != effect.binding_digest:
         ground.find("binding_digest", where, "The digest of the effect is not that of its binding.")
@@ -98,7 +113,7 @@ def _check_row(ground: Ground, effect: Effect, where: str) -> None:
         ground.find("effect_root", where, "The effect's root is not that of its task.")
 
 
-def _check_end(ground: Ground, effect: Effect, moves: list[Move], where: str) -> None:
+def _check_end(ground: Ground, effect: Effect, moves: list[Move], where: Where) -> None:
     """Hold where the effect stands against the last that its trail tells."""
     if not moves:
         ground.find("effect_without_trail", where, "The trail tells nothing of this effect.")
@@ -111,7 +126,7 @@ def _check_end(ground: Ground, effect: Effect, moves: list[Move], where: str) ->
 
 
 def _check_permit(ground: Ground, effect: Effect, moves: list[Move]) -> None:
-    where = place("permits", effect.effect_id)
+    where = ("permits", effect.effect_id)
     found = ground.rows(
         "SELECT permit_id, effect_id, seal, tier, issued_ms, expires_ms, caps, sequence FROM permits "
         "WHERE effect_id = ?",
@@ -134,7 +149,7 @@ def _check_permit(ground: Ground, effect: Effect, moves: list[Move]) -> None:
     _check_seal(ground, effect, permit, where)
 
 
-def _check_seal(ground: Ground, effect: Effect, permit: Permit, where: str) -> None:
+def _check_seal(ground: Ground, effect: Effect, permit: Permit, where: Where) -> None:
     open_seal = ground.proofs.open_seal
     if open_seal is not None and not open_seal(ground.ledger_id, effect, permit):
         ground.find("seal", where, "The permit's seal does not open for what stands in its row.")
@@ -145,7 +160,7 @@ def _check_seal(ground: Ground, effect: Effect, permit: Permit, where: str) -> N
 def _check_use(ground: Ground, effect: Effect, moves: list[Move]) -> None:
     """Check that the permit was used, and the admission claimed, exactly where the trail admitted the effect."""
     told = _moved_to(moves, EffectState.ADMITTED)
-    where = place("permit_uses", effect.effect_id)
+    where = ("permit_uses", effect.effect_id)
     uses = ground.rows(
         "SELECT u.sequence, p.permit_id IS u.permit_id FROM permit_uses AS u "
         "LEFT JOIN permits AS p ON p.effect_id = u.effect_id WHERE u.effect_id = ?",
@@ -161,7 +176,7 @@ def _check_use(ground: Ground, effect: Effect, moves: list[Move]) -> None:
         )
     if uses and told is not None and (uses[0][0] != told.sequence or not uses[0][1]):
         ground.find("use_place", where, "The use does not name the permit and the span of the admission.")
-    where = place("claims", effect.effect_id)
+    where = ("claims", effect.effect_id)
     claims = ground.rows("SELECT admitted_ms FROM claims WHERE effect_id = ?", effect.effect_id)
     if claims and told is None:
         ground.find(
@@ -174,37 +189,35 @@ def _check_use(ground: Ground, effect: Effect, moves: list[Move]) -> None:
 
 
 def _check_evidence(ground: Ground, effect: Effect, moves: list[Move]) -> None:
+    """Check that each outcome rests on evidence for itself (REC-05)."""
     outcomes = {move.sequence: move.state for move in moves if move.state in _OUTCOMES}
-    found = ground.rows(
-        "SELECT e.sequence, e.proves, s.effect_id FROM evidence AS e LEFT JOIN spans AS s ON s.sequence = e.sequence "
-        "WHERE e.effect_id = ? ORDER BY e.sequence",
-        effect.effect_id,
-    )
-    proven = {sequence: proves for sequence, proves, _owner in found}
+    if not outcomes:
+        return
+    proven = dict(ground.rows("SELECT sequence, proves FROM evidence WHERE effect_id = ?", effect.effect_id))
     for sequence, state in outcomes.items():
-        where = place("evidence", effect.effect_id, sequence)
+        where = ("evidence", effect.effect_id, sequence)
         if sequence not in proven:
             ground.find("evidence_missing", where, "The outcome rests on no evidence.")
         elif proven[sequence] != state:
             ground.find(
                 "evidence_differs", where, "The evidence is for another outcome than the trail tells."
             )
-    for sequence, _proves, owner in found:
-        if owner != effect.effect_id:
-            where = place("evidence", effect.effect_id, sequence)
-            ground.find(
-                "evidence_without_trail", where, "The evidence names a span that is not the effect's."
-            )
 
 
-def _check_decisions(ground: Ground, effect: Effect) -> None:
-    for (sequence,) in ground.rows(
-        "SELECT d.sequence FROM decisions AS d LEFT JOIN spans AS s ON s.sequence = d.sequence "
-        "WHERE d.effect_id = ?1 AND s.effect_id IS NOT ?1",
-        effect.effect_id,
+def _check_owners(ground: Ground) -> None:
+    """Check that evidence and decisions name a span of their own effect."""
+    for effect_id, sequence in ground.raw.execute(
+        "SELECT e.effect_id, e.sequence FROM evidence AS e LEFT JOIN spans AS s ON s.sequence = e.sequence "
+        "WHERE s.effect_id IS NOT e.effect_id"
     ):
-        where = place("decisions", sequence)
-        ground.find("decision_without_trail", where, "The decision names a span that is not its effect's.")
+        where = ("evidence", effect_id, sequence)
+        ground.find("evidence_without_trail", where, "The evidence names a span that is not its effect's.")
+    for (sequence,) in ground.raw.execute(
+        "SELECT d.sequence FROM decisions AS d LEFT JOIN spans AS s ON s.sequence = d.sequence "
+        "WHERE s.effect_id IS NOT d.effect_id"
+    ):
+        says = "The decision names a span that is not its effect's."
+        ground.find("decision_without_trail", ("decisions", sequence), says)
 
 
 def _take(ground: Ground, effect: Effect, counts: _Counts) -> None:
@@ -222,12 +235,10 @@ def _check_counters(ground: Ground, counts: _Counts) -> None:
     for counter, used in ground.raw.execute("SELECT counter, used FROM counters ORDER BY counter"):
         told = expected.pop(counter, 0)
         if used != told:
-            ground.find(
-                "counter", place("counters", counter), f"{used} is used, and the permits took {told}."
-            )
+            ground.find("counter", ("counters", counter), f"{used} is used, and the permits took {told}.")
     for counter in sorted(expected):
         ground.find(
-            "counter_missing", place("counters", counter), "Permits took from this counter, and it is gone."
+            "counter_missing", ("counters", counter), "Permits took from this counter, and it is gone."
         )
 
 
@@ -237,10 +248,10 @@ def _check_repetition(ground: Ground, counts: _Counts) -> None:
         f"SELECT kind, key, {', '.join(_COUNTED)} FROM repetition ORDER BY kind, key"
     ):
         if held != expected.pop((kind, key), [0, 0, 0]):
-            where = place("repetition", kind, key.hex()[:16])
+            where = ("repetition", kind, key.hex()[:16])
             ground.find(
                 "repetition", where, "The counts of earlier effects are not what the effects make them."
             )
     for kind, key in sorted(expected):
-        where = place("repetition", kind, key.hex()[:16])
+        where = ("repetition", kind, key.hex()[:16])
         ground.find("repetition_missing", where, "The counts of earlier effects are gone.")

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ledger.errors import Fault
 from ledger.model import Effect, LedgerId, Permit, SpanRow
+from ledger.pending import EMPTY_SUM
 from ledger.port import Authenticator
 
 FINDINGS_MAX: Final = 100
@@ -19,6 +20,9 @@ KEY_SHOWN_MAX: Final = 72
 
 UNREADABLE: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, Fault)
 """What building a value from an edited row can end in."""
+
+Where = tuple[object, ...]
+"""A table and the key of a row; it becomes text only where something is wrong with it."""
 
 OpenSeal = Callable[[LedgerId, Effect, Permit], bool]
 SpanHolds = Callable[[SpanRow, str | None, str | None], bool]
@@ -95,6 +99,7 @@ class Ground:
         paths: each task with its ancestors, leaf first, as its parents say.
         roots: the root that each task names.
         totals: by (task, unit), filled while effects are looked at.
+        head_pending, pending: the sum of the effects that may still be admitted, as the head has it and as recounted.
     """
 
     raw: Any
@@ -104,13 +109,15 @@ class Ground:
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
     roots: dict[str, str] = field(default_factory=dict)
     totals: dict[tuple[str, str], Totals] = field(default_factory=dict)
+    head_pending: bytes = EMPTY_SUM
+    pending: bytes = EMPTY_SUM
     findings: list[CheckFinding] = field(default_factory=list)
     cut: bool = False
 
-    def find(self, what: str, where: str, says: str) -> None:
+    def find(self, what: str, where: Where, says: str) -> None:
         """Note one finding; beyond `FINDINGS_MAX` only that there are more."""
         if len(self.findings) < FINDINGS_MAX:
-            self.findings.append(CheckFinding(what=what, where=where, says=says))
+            self.findings.append(CheckFinding(what=what, where=_place(where), says=says))
         else:
             self.cut = True
 
@@ -120,7 +127,7 @@ class Ground:
         return found
 
 
-def place(table: str, *key: object) -> str:
-    """Return where a row stands: its table and key, bounded and on one line."""
-    shown = [text if text.isprintable() else ascii(text)[1:-1] for text in map(str, key)]
-    return " ".join((table, *(text[:KEY_SHOWN_MAX] for text in shown)))
+def _place(where: Where) -> str:
+    """Return where a row stands as text, each part bounded and on one line."""
+    shown = [text if text.isprintable() else ascii(text)[1:-1] for text in map(str, where)]
+    return " ".join(text[:KEY_SHOWN_MAX] for text in shown)

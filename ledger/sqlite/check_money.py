@@ -6,7 +6,7 @@ It adds to the totals that `ledger.sqlite.check_tasks` holds the budgets against
 """
 
 from ledger.model import Effect
-from ledger.sqlite.check_ground import Ground, Move, Totals, place
+from ledger.sqlite.check_ground import Ground, Move, Totals
 from ledger.states import UNRESOLVED, EffectState
 
 
@@ -25,7 +25,7 @@ def check_reservations(ground: Ground, effect: Effect, *, admitted: bool) -> Non
     if effect.state in UNRESOLVED:
         for (task_id, unit), amount in found.items():
             _totals(ground, task_id, unit).reserved += amount
-    where = place("reservations", effect.effect_id)
+    where = ("reservations", effect.effect_id)
     if not admitted:
         if found:
             says = "The trail never admitted this effect, and it holds money."
@@ -51,7 +51,7 @@ def check_settlements(ground: Ground, effect: Effect, *, outcome: Move | None) -
         totals = _totals(ground, task_id, unit)
         totals.settled += charged
         totals.overrun += overrun
-    where = place("settlements", effect.effect_id)
+    where = ("settlements", effect.effect_id)
     if outcome is None:
         if found:
             ground.find(

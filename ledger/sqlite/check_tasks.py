@@ -7,7 +7,7 @@ Budgets come last: `ledger.sqlite.check_effects` has added up by then what effec
 
 from ledger.model import Task, TaskState
 from ledger.sqlite import rows
-from ledger.sqlite.check_ground import UNREADABLE, Ground, Totals, place
+from ledger.sqlite.check_ground import UNREADABLE, Ground, Totals, Where
 
 
 def check_tasks(ground: Ground) -> int:
@@ -15,7 +15,7 @@ def check_tasks(ground: Ground) -> int:
     tasks: dict[str, Task] = {}
     sql = f"SELECT {rows.TASK_COLUMNS}, sequence, mac FROM tasks ORDER BY task_id"
     for row in ground.raw.execute(sql):
-        where = place("tasks", row[0])
+        where = ("tasks", row[0])
         try:
             task = rows.task_from(row)
             authentic = ground.proofs.keys.is_authentic("row", rows.task_authority(task), row[11])
@@ -27,9 +27,7 @@ def check_tasks(ground: Ground) -> int:
             ground.find("task_mac", where, "The task was changed by someone without the keys.")
         _check_told(ground, task, row[10], where)
     for task_id in ground.trail.tasks_opened.keys() - tasks.keys():
-        ground.find(
-            "task_missing", place("tasks", task_id), "The trail opened this task, and its row is gone."
-        )
+        ground.find("task_missing", ("tasks", task_id), "The trail opened this task, and its row is gone.")
     for task in tasks.values():
         _check_place(ground, task, tasks)
     _check_closure(ground)
@@ -37,7 +35,7 @@ def check_tasks(ground: Ground) -> int:
     return len(tasks)
 
 
-def _check_told(ground: Ground, task: Task, sequence: int, where: str) -> None:
+def _check_told(ground: Ground, task: Task, sequence: int, where: Where) -> None:
     """Hold a task against what the trail tells of it: an earlier row of it is authentic as well."""
     trail = ground.trail
     closed = trail.tasks_closed.get(task.task_id)
@@ -59,7 +57,7 @@ def _story_at(ground: Ground, sequence: int) -> object:
 def _check_place(ground: Ground, task: Task, tasks: dict[str, Task]) -> None:
     """Check a task's depth and root against its parent's, and keep its line of ancestors."""
     parent = None if task.parent_id is None else tasks.get(task.parent_id)
-    where = place("tasks", task.task_id)
+    where = ("tasks", task.task_id)
     if task.parent_id is None:
         fits = task.depth == 0 and task.root_id == task.task_id
     else:
@@ -85,7 +83,7 @@ def _check_closure(ground: Ground) -> None:
     for task_id in sorted(ground.paths.keys() | stored.keys()):
         expected = dict(enumerate(ground.paths.get(task_id, ())))
         if stored.get(task_id, {}) != expected:
-            where = place("task_path", task_id)
+            where = ("task_path", task_id)
             ground.find("task_path", where, "The task's line of ancestors is not what its parents make it.")
 
 
@@ -94,7 +92,7 @@ def _check_sinks(ground: Ground) -> None:
     for name, kind, location, sequence, mac in ground.rows(
         "SELECT name, kind, location, sequence, mac FROM sinks ORDER BY name"
     ):
-        where = place("sinks", name)
+        where = ("sinks", name)
         try:
             authentic = ground.proofs.keys.is_authentic("row", rows.sink_authority(name, kind, location), mac)
         except UNREADABLE:
@@ -107,7 +105,7 @@ def _check_sinks(ground: Ground) -> None:
             )
         registered.discard(sequence)
     for sequence in sorted(registered):
-        where = place("sinks", f"at {sequence}")
+        where = ("sinks", f"at {sequence}")
         ground.find("sink_missing", where, "The trail registered a sink here, and its row is gone.")
 
 
@@ -119,7 +117,7 @@ def check_budgets(ground: Ground) -> None:
     for task_id, unit, ceiling, reserved, settled, overrun in ground.raw.execute(sql):
         key = (task_id, unit)
         lines.add(key)
-        where = place("budgets", task_id, unit)
+        where = ("budgets", task_id, unit)
         granted = ceilings.get(key, 0)
         told = ground.totals.get(key, Totals())
         if ceiling != granted:
@@ -138,7 +136,7 @@ def check_budgets(ground: Ground) -> None:
         if granted is not None and told.reserved + told.settled > granted:
             ground.find("overspend", where, "What is held and settled is above the ceiling.")
     for task_id, unit in sorted((ceilings.keys() | ground.totals.keys()) - lines):
-        ground.find("budget_missing", place("budgets", task_id, unit), "The budget line is gone.")
+        ground.find("budget_missing", ("budgets", task_id, unit), "The budget line is gone.")
 
 
 def _granted(ground: Ground) -> dict[tuple[str, str], int | None]:
@@ -150,7 +148,7 @@ def _granted(ground: Ground) -> dict[tuple[str, str], int | None]:
         "LEFT JOIN spans AS s ON s.sequence = g.sequence ORDER BY g.task_id, g.unit, g.sequence"
     )
     for task_id, unit, sequence, amount, mac, story in ground.raw.execute(sql):
-        where = place("grants", task_id, unit, sequence)
+        where = ("grants", task_id, unit, sequence)
         try:
             signed = rows.grant_authority(task_id, unit, sequence, amount)
             authentic = ground.proofs.keys.is_authentic("row", signed, mac)
@@ -166,6 +164,6 @@ def _granted(ground: Ground) -> dict[tuple[str, str], int | None]:
     for sequence, task_id in ground.trail.granted.items():
         # A task that is frozen or opened again is told under this name too, and changes its own row instead.
         if sequence not in seen and not ground.rows("SELECT 1 FROM tasks WHERE sequence = ?", sequence):
-            where = place("grants", task_id, sequence)
-            ground.find("grant_missing", where, "The trail granted something here, and the grant is gone.")
+            says = "The trail granted something here, and the grant is gone."
+            ground.find("grant_missing", ("grants", task_id, sequence), says)
     return ceilings

@@ -6,11 +6,11 @@ every body and their order; the columns beside a body are then held against it.
 Next: `ledger.sqlite.check_tasks` and `ledger.sqlite.check_effects` hold the rows against what the trail tells.
 """
 
-from typing import Any, Final
+from typing import Final
 
-from ledger.model import EffectId, Position, TransitionName
+from ledger.model import EffectId, TransitionName
 from ledger.sqlite import rows
-from ledger.sqlite.check_ground import UNREADABLE, Ground, Move, Trail, place
+from ledger.sqlite.check_ground import UNREADABLE, Ground, Move, Trail, Where
 from ledger.states import EffectState, is_legal
 from ledger.tree import Frontier, decoded_frontier, leaf_hash, node_hash
 
@@ -44,9 +44,10 @@ def check_trail(ground: Ground) -> int:
     tree = _Tree()
     last = _Last()
     for row in ground.raw.execute(f"SELECT {_COLUMNS} FROM spans ORDER BY sequence"):
-        _check_span(ground, row, last)
-        # The tree is over what the bodies hash to: a changed leaf column is a finding of its own above.
-        tree.add(leaf_hash(row[8]))
+        # The tree is over what the bodies hash to: a changed leaf column is a finding of its own.
+        leaf = leaf_hash(row[8])
+        _check_span(ground, row, leaf, last)
+        tree.add(leaf)
     _check_head(ground, tree.frontier(), last)
     return tree.size
 
@@ -60,10 +61,10 @@ class _Last:
         self.at_ms = 0
 
 
-def _check_span(ground: Ground, row: rows.Row, last: _Last) -> None:
-    epoch, lane, sequence, at_ms, body, leaf = row[0], row[1], row[2], row[7], row[8], row[9]
+def _check_span(ground: Ground, row: rows.Row, hashed: bytes, last: _Last) -> None:
+    epoch, lane, sequence, at_ms, leaf = row[0], row[1], row[2], row[7], row[9]
     effect_id, state_to = row[10], row[11]
-    where = place("spans", sequence)
+    where = ("spans", sequence)
     if sequence != last.sequence + 1:
         ground.find("span_gap", where, "The span before this one is missing.")
     if lane != 0 or epoch < last.epoch:
@@ -73,7 +74,7 @@ def _check_span(ground: Ground, row: rows.Row, last: _Last) -> None:
     if at_ms < last.at_ms:
         ground.find("span_time", where, "The span is earlier than the one before it.")
     last.sequence, last.epoch, last.at_ms = sequence, max(epoch, last.epoch), max(at_ms, last.at_ms)
-    if leaf_hash(body) != leaf:
+    if hashed != leaf:
         ground.find("span_leaf", where, "The span's leaf is not the hash of its body.")
     if not _holds(ground, row):
         ground.find("span_differs", where, "The span's columns do not say what its body says.")
@@ -92,7 +93,7 @@ def _holds(ground: Ground, row: rows.Row) -> bool:
         return False
 
 
-def _follow(ground: Ground, row: rows.Row, where: str) -> None:
+def _follow(ground: Ground, row: rows.Row, where: Where) -> None:
     """Keep what the span tells of a task or a sink; an admission is named as one and as nothing else."""
     trail: Trail = ground.trail
     sequence, name, story, effect_id, state_to = row[2], row[5], row[6], row[10], row[11]
@@ -112,7 +113,7 @@ def _follow(ground: Ground, row: rows.Row, where: str) -> None:
         ground.find("span_names", where, "The span's name, story and new state do not belong together.")
 
 
-def _follow_effect(ground: Ground, move: Move, effect_id: EffectId, where: str) -> None:
+def _follow_effect(ground: Ground, move: Move, effect_id: EffectId, where: Where) -> None:
     moves = ground.trail.effects.setdefault(effect_id, [])
     if move.state not in _STATES:
         ground.find("trail_move", where, "The span tells of a state that does not exist.")
@@ -125,27 +126,24 @@ def _follow_effect(ground: Ground, move: Move, effect_id: EffectId, where: str) 
 
 
 def _check_head(ground: Ground, found: Frontier, last: _Last) -> None:
-    row: Any = ground.raw.execute(
-        "SELECT epoch, lane, sequence, frontier, root, clock_ms, mac FROM head WHERE lane = 0"
-    ).fetchone()
+    row = ground.raw.execute(f"SELECT {rows.HEAD_COLUMNS}, mac FROM head WHERE lane = 0").fetchone()
     if row is None:
-        ground.find("no_head", "head", "The ledger has no head row.")
+        ground.find("no_head", ("head",), "The ledger has no head row.")
         return
-    epoch, lane, sequence, encoded, root, clock_ms, mac = row
-    position = Position(ledger_id=ground.ledger_id, epoch=epoch, lane=lane, sequence=sequence)
+    head = rows.head_from(ground.ledger_id, row)
+    ground.head_pending = head.pending
     try:
-        signed = rows.head_authority(ground.ledger_id, position, encoded, root, clock_ms)
-        authentic = ground.proofs.keys.is_authentic("head", signed, mac)
-        frontier = decoded_frontier(encoded)
+        authentic = ground.proofs.keys.is_authentic("head", rows.head_authority(head), row[7])
+        frontier = decoded_frontier(head.frontier)
     except UNREADABLE:
         authentic, frontier = False, None
     if not authentic:
-        ground.find("head_mac", "head", "The head was changed by someone without the keys.")
-    if not sequence == found.size == last.sequence:
-        ground.find("trail_length", "head", "The trail does not end where its head says.")
-    if frontier is None or frontier.root() != root:
-        ground.find("frontier", "head", "The head's tree and its root do not belong together.")
-    if frontier != found or root != found.root():
-        ground.find("tree", "head", "The spans do not add up to the tree that the head names.")
-    if epoch < last.epoch or clock_ms < last.at_ms:
-        ground.find("head_behind", "head", "The head is behind its last span.")
+        ground.find("head_mac", ("head",), "The head was changed by someone without the keys.")
+    if not head.position.sequence == found.size == last.sequence:
+        ground.find("trail_length", ("head",), "The trail does not end where its head says.")
+    if frontier is None or frontier.root() != head.root:
+        ground.find("frontier", ("head",), "The head's tree and its root do not belong together.")
+    if frontier != found or head.root != found.root():
+        ground.find("tree", ("head",), "The spans do not add up to the tree that the head names.")
+    if head.position.epoch < last.epoch or head.clock_ms < last.at_ms:
+        ground.find("head_behind", ("head",), "The head is behind its last span.")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ledger.model import InstantMs, LedgerId, Position
+from ledger.pending import EMPTY_SUM
 from ledger.port import Authenticator
 from ledger.sqlite import rows
 from ledger.sqlite.connection import open_database
@@ -31,13 +32,19 @@ def create_ledger(path: Path, *, ledger_id: LedgerId, keys: Authenticator, now_m
     try:
         frontier = Frontier()
         position = Position(ledger_id=ledger_id, epoch=FIRST_EPOCH, lane=0, sequence=0)
-        encoded, root = frontier.encoded(), frontier.root()
-        mac = keys.tag("head", rows.head_authority(ledger_id, position, encoded, root, now_ms))
+        head = rows.Head(
+            position=position,
+            frontier=frontier.encoded(),
+            root=frontier.root(),
+            clock_ms=now_ms,
+            pending=EMPTY_SUM,
+        )
+        mac = keys.tag("head", rows.head_authority(head))
         raw.execute("BEGIN IMMEDIATE")
         raw.execute("INSERT INTO ledger(one, ledger_id, created_ms) VALUES (1, ?, ?)", (ledger_id, now_ms))
         raw.execute(
-            "INSERT INTO head(lane, epoch, sequence, frontier, root, clock_ms, mac) VALUES (0, ?, 0, ?, ?, ?, ?)",
-            (FIRST_EPOCH, encoded, root, now_ms, mac),
+            f"INSERT INTO head({rows.HEAD_COLUMNS}, mac) VALUES (?, 0, 0, ?, ?, ?, ?, ?)",
+            (FIRST_EPOCH, head.frontier, head.root, now_ms, head.pending, mac),
         )
         raw.execute("COMMIT")
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")

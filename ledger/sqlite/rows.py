@@ -6,6 +6,7 @@ It decides nothing. Next: `ledger.sqlite.view` reads with it, `ledger.sqlite.wri
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -45,6 +46,7 @@ _EFFECT_FIXED: Final = (
 TASK_COLUMNS: Final = (
     "task_id, name, parent_id, root_id, depth, subject, actors, expires_ms, state, opened_ms"
 )
+HEAD_COLUMNS: Final = "epoch, lane, sequence, frontier, root, clock_ms, pending"
 SPAN_COLUMNS: Final = "epoch, lane, sequence, span_id, trace_id, name, story, at_ms, body, leaf"
 
 Row = tuple[Any, ...]
@@ -107,18 +109,37 @@ def sink_authority(name: str, kind: str, location: str) -> bytes:
     return canonical_bytes(["sink", name, kind, location])
 
 
-def head_authority(ledger_id: str, position: Position, frontier: bytes, root: bytes, clock_ms: int) -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The head row without its MAC: position, tree, the last instant, and the sum of the effects still pending."""
+
+    position: Position
+    frontier: bytes
+    root: bytes
+    clock_ms: int
+    pending: bytes
+
+
+def head_from(ledger_id: LedgerId, row: Row) -> Head:
+    """Build a head from `HEAD_COLUMNS`."""
+    position = Position(ledger_id=ledger_id, epoch=row[0], lane=row[1], sequence=row[2])
+    return Head(position=position, frontier=row[3], root=row[4], clock_ms=row[5], pending=row[6])
+
+
+def head_authority(head: Head) -> bytes:
     """Return the bytes whose MAC fixes the head of the ledger (LED-06)."""
+    position = head.position
     return canonical_bytes(
         [
             "head",
-            ledger_id,
+            position.ledger_id,
             position.epoch,
             position.lane,
             position.sequence,
-            frontier.hex(),
-            root.hex(),
-            clock_ms,
+            head.frontier.hex(),
+            head.root.hex(),
+            head.clock_ms,
+            head.pending.hex(),
         ],
     )
 

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from ledger.model import AMOUNT_MAX, BINDING_BYTES_MAX, TASK_DEPTH_MAX, TaskState, Tier
+from ledger.pending import SUM_BYTES
 from ledger.states import LEGAL_MOVES, PENDING, SLOT_RETURNING, UNRESOLVED, EffectState
 
 APPLICATION_ID: Final = 0x504D4C47
@@ -57,6 +58,7 @@ CREATE TABLE head(
   frontier BLOB NOT NULL,
   root BLOB NOT NULL CHECK (length(root) = 32),
   clock_ms INTEGER NOT NULL,
+  pending BLOB NOT NULL CHECK (length(pending) = {SUM_BYTES}),
   mac BLOB NOT NULL
 ) STRICT;
 

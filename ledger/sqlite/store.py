@@ -115,7 +115,7 @@ class SqliteLedger:
         # One snapshot: without it an entry of another process, between two questions, would look like damage.
         self._raw.execute("BEGIN")
         try:
-            _position, _frontier, self._last_entry_ms = self._head()
+            self._last_entry_ms = self._head()[0].clock_ms
         finally:
             self._raw.execute("ROLLBACK")
         return self._ledger_id
@@ -141,25 +141,25 @@ class SqliteLedger:
         if os.getpid() != self._pid:
             raise LedgerUnavailable("forked", "A forked process must open the ledger for itself.")
 
-    def _head(self) -> tuple[Position, Frontier, int]:
+    def _head(self) -> tuple[rows.Head, Frontier]:
         """Read the head and check its MAC, its frontier and the last span (LED-06)."""
         row = self._raw.execute(
-            "SELECT epoch, lane, sequence, frontier, root, clock_ms, mac FROM head WHERE lane = 0",
+            f"SELECT {rows.HEAD_COLUMNS}, mac FROM head WHERE lane = 0",
         ).fetchone()
         if row is None:
             raise LedgerCorrupt("no_head", "The ledger has no head row.")
-        position = Position(ledger_id=self._ledger_id, epoch=row[0], lane=row[1], sequence=row[2])
-        signed = rows.head_authority(self._ledger_id, position, row[3], row[4], row[5])
-        if not self._keys.is_authentic("head", signed, row[6]):
+        head = rows.head_from(self._ledger_id, row)
+        if not self._keys.is_authentic("head", rows.head_authority(head), row[7]):
             raise LedgerCorrupt("head_mac", "The head of the ledger was changed by someone without the keys.")
         try:
-            frontier = decoded_frontier(row[3])
+            frontier = decoded_frontier(head.frontier)
         except ValueError:
             raise LedgerCorrupt("frontier", "The tree of the ledger's spans is damaged.") from None
         last = self._raw.execute("SELECT max(sequence) FROM spans").fetchone()[0] or 0
-        if frontier.size != position.sequence or frontier.root() != row[4] or last != position.sequence:
+        ends = head.position.sequence
+        if frontier.size != ends or frontier.root() != head.root or last != ends:
             raise LedgerCorrupt("trail_length", "The ledger's trail does not end where its head says.")
-        return position, frontier, row[5]
+        return head, frontier
 
     def _time(self, floor_ms: int) -> InstantMs:
         """Read the clock once, after the lock; it never runs backwards inside the ledger (PER-03)."""
@@ -198,12 +198,13 @@ class SqliteLedger:
             return committed
 
     def _decided(self, decide: Decide[T]) -> tuple[Committed[T], bool]:
-        position, frontier, floor_ms = self._head()  # 4
-        now = self._time(floor_ms)  # 5
+        head, frontier = self._head()  # 4
+        position = head.position
+        now = self._time(head.clock_ms)  # 5
         view: View = SqliteView(self._raw, ledger_id=self._ledger_id, keys=self._keys)
         verdict: Verdict[T] = decide(view, now)  # 6
         if verdict.steps:
-            position = self._written(verdict.steps, position, frontier, now)
+            position = self._written(verdict.steps, head, frontier, now)
         committed = Committed(
             value=verdict.value,
             refusal=verdict.refusal,
@@ -215,11 +216,14 @@ class SqliteLedger:
     def _written(
         self,
         steps: tuple[Step, ...],
-        position: Position,
+        head: rows.Head,
         frontier: Frontier,
         now: InstantMs,
     ) -> Position:
-        writer = StepWriter(self._raw, recorder=self._recorder, keys=self._keys, at_ms=now)
+        writer = StepWriter(
+            self._raw, recorder=self._recorder, keys=self._keys, at_ms=now, pending=head.pending
+        )
+        position = head.position
         spans: list[SpanRow] = []
         for step in steps:  # 7
             position = Position(
@@ -231,11 +235,17 @@ class SqliteLedger:
             span = writer.write(step, position)
             frontier = frontier.with_leaf(span.leaf)
             spans.append(span)
-        encoded, root = frontier.encoded(), frontier.root()
-        mac = self._keys.tag("head", rows.head_authority(self._ledger_id, position, encoded, root, now))
+        renewed = rows.Head(
+            position=position,
+            frontier=frontier.encoded(),
+            root=frontier.root(),
+            clock_ms=now,
+            pending=writer.pending,
+        )
+        mac = self._keys.tag("head", rows.head_authority(renewed))
         self._raw.execute(  # 8
-            "UPDATE head SET sequence = ?, frontier = ?, root = ?, clock_ms = ?, mac = ? WHERE lane = 0",
-            (position.sequence, encoded, root, now, mac),
+            "UPDATE head SET sequence = ?, frontier = ?, root = ?, clock_ms = ?, pending = ?, mac = ? WHERE lane = 0",
+            (position.sequence, renewed.frontier, renewed.root, now, renewed.pending, mac),
         )
         for span in spans:  # 9
             writer.prove(span)

@@ -4,6 +4,7 @@ Inside a transaction it shows what the lock holds still; outside, one snapshot. 
 that an admission needs is answered by a key, so its work does not grow with the ledger (LED-07).
 """
 
+import hmac
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -32,6 +33,7 @@ from ledger.model import (
     TransitionName,
     Unit,
 )
+from ledger.pending import element_data, sum_of
 from ledger.port import Authenticator
 from ledger.sqlite import rows
 from ledger.states import PENDING, EffectState
@@ -143,6 +145,26 @@ class SqliteView:
         """Say whether an effect is as it was prepared, and not as someone without the keys wrote it (LED-06)."""
         row = self._one("SELECT mac FROM effects WHERE effect_id = ?", effect.effect_id)
         return row is not None and self._keys.is_authentic("row", rows.effect_authority(effect), row[0])
+
+    def demand_pending(self) -> None:
+        """Recount the effects that may still be admitted, and compare with the head (LED-06).
+
+        Raises:
+            LedgerCorrupt: someone without the keys put one among them, or took one away.
+        """
+        marks = ", ".join("?" * len(PENDING))
+        tags = [
+            self._keys.tag("row", element_data(effect_id), like=mac)
+            for effect_id, mac in self._all(
+                f"SELECT effect_id, mac FROM effects WHERE state IN ({marks})", *sorted(PENDING)
+            )
+        ]
+        row = self._one("SELECT pending FROM head WHERE lane = 0")
+        if row is None or not hmac.compare_digest(row[0], sum_of(tags)):
+            message = (
+                "The effects that may still be admitted are not those that were prepared; run the full check."
+            )
+            raise LedgerCorrupt("pending_set", message)
 
     def effect_for_key(self, caller: str, task_id: TaskId, request_key: str) -> Effect | None:
         """Return the effect that this caller made in this task under this key (EFF-11)."""

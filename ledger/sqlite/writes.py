@@ -10,11 +10,12 @@ from typing import Any, Final, assert_never
 from ledger import changes
 from ledger.canonical import canonical_bytes
 from ledger.errors import Broken, Fault, SpanNotRecorded
-from ledger.model import InstantMs, Position, RecordedSpan, SpanRow, Transition
+from ledger.model import EffectId, InstantMs, Position, RecordedSpan, SpanRow, Transition
+from ledger.pending import element_data, with_effect, without_effect
 from ledger.port import Authenticator, SpanRecorder
 from ledger.sqlite import rows
 from ledger.sqlite.connection import DatabaseError, IntegrityError, OperationalError
-from ledger.states import is_legal
+from ledger.states import PENDING, is_legal
 from ledger.tree import leaf_hash
 
 _EFFECT_MARKS: Final = ", ".join("?" * len(rows.EFFECT_COLUMNS.split(",")))
@@ -31,12 +32,15 @@ class StepWriter:
         recorder: SpanRecorder,
         keys: Authenticator,
         at_ms: InstantMs,
+        pending: bytes,
     ) -> None:
         """Write over `raw`, inside the store's open transaction."""
         self._raw = raw
         self._recorder = recorder
         self._keys = keys
         self._at_ms = at_ms
+        self.pending = pending
+        """The sum over the effects that may still be admitted, as the steps so far leave it (`ledger.pending`)."""
         self._span: SpanRow | None = None
 
     def write(self, step: changes.Step, position: Position) -> SpanRow:
@@ -195,20 +199,32 @@ class StepWriter:
 
     def _effect_prepared(self, change: changes.EffectPrepared) -> None:
         here = self._here
+        mac = self._keys.tag("row", rows.effect_authority(change.effect))
         self._raw.execute(
             f"INSERT INTO effects({rows.EFFECT_COLUMNS}) VALUES ({_EFFECT_MARKS})",
             rows.effect_row(
                 change.effect,
                 span_id=here.span_id,
                 sequence=here.position.sequence,
-                mac=self._keys.tag("row", rows.effect_authority(change.effect)),
+                mac=mac,
             ),
         )
+        tag = self._keys.tag("row", element_data(change.effect.effect_id), like=mac)
+        self.pending = with_effect(self.pending, tag)
+
+    def _pending_tag(self, effect_id: EffectId) -> bytes:
+        row = self._raw.execute("SELECT mac FROM effects WHERE effect_id = ?", (effect_id,)).fetchone()
+        if row is None:
+            raise Broken("no effect of that id was prepared")
+        return self._keys.tag("row", element_data(effect_id), like=row[0])
 
     def _effect_moved(self, change: changes.EffectMoved) -> None:
         if not is_legal(change.origin, change.target):
             raise Broken(f"an effect may not move from {change.origin} to {change.target}")
         here = self._here
+        if change.origin in PENDING and change.target not in PENDING:
+            tag = self._pending_tag(change.effect_id)
+            self.pending = without_effect(self.pending, tag)
         moved = self._raw.execute(
             "UPDATE effects SET state = ?, last_span = ?, sequence = ? WHERE effect_id = ? AND state = ?",
             (str(change.target), here.span_id, here.position.sequence, change.effect_id, str(change.origin)),

@@ -143,7 +143,9 @@ ROWS: dict[type[Change], Row] = {
         shows=lambda room, view, _change: view.budget(room.task.task_id)[CENT].ceiling == 1_005,
     ),
     EffectPrepared: Row(
-        make=lambda room: (EffectPrepared(effect=new_effect(room.task, {CENT: 1, EXTRA: 0}, protected=True)),),
+        make=lambda room: (
+            EffectPrepared(effect=new_effect(room.task, {CENT: 1, EXTRA: 0}, protected=True)),
+        ),
         shows=lambda _room, view, change: (
             isinstance(change, EffectPrepared)
             and (found := view.effect(change.effect.effect_id)) is not None
@@ -157,8 +159,9 @@ ROWS: dict[type[Change], Row] = {
                 effect_id=room.prepared.effect_id, origin=EffectState.PREPARED, target=EffectState.DENIED
             ),
         ),
-        shows=lambda room, view, _change: room.prepared.effect_id
-        in [item.effect_id for item in view.effects(states=[EffectState.DENIED])],
+        shows=lambda room, view, _change: (
+            room.prepared.effect_id in [item.effect_id for item in view.effects(states=[EffectState.DENIED])]
+        ),
         about=lambda room: room.prepared,
         target=EffectState.DENIED,
     ),
@@ -201,11 +204,13 @@ ROWS: dict[type[Change], Row] = {
             CostSettled(effect_id=room.admitted.effect_id, task_id=room.task.task_id, charged={CENT: 12}),
         ),
         shows=lambda room, view, _change: (
-            (found := view.budget(room.task.task_id)[CENT]).reserved,
-            found.settled,
-            found.overrun,
-        )
-        == (0, 10, 2),
+            (
+                (found := view.budget(room.task.task_id)[CENT]).reserved,
+                found.settled,
+                found.overrun,
+            )
+            == (0, 10, 2)
+        ),
     ),
     EvidenceAdded: Row(
         make=lambda room: (EvidenceAdded(evidence=evidence(room.admitted)),),
@@ -218,8 +223,7 @@ ROWS: dict[type[Change], Row] = {
             SinkRegistered(sink=SinkRegistration(name="local", kind="jsonl", location="/var/audit.jsonl")),
         ),
         shows=lambda _room, view, _change: (
-            list(view.sinks())
-            == [SinkRegistration(name="local", kind="jsonl", location="/var/audit.jsonl")]
+            list(view.sinks()) == [SinkRegistration(name="local", kind="jsonl", location="/var/audit.jsonl")]
         ),
     ),
 }

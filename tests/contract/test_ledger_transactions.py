@@ -57,7 +57,10 @@ def whole(ledger: Ledger) -> tuple[Any, ...]:
             tuple(effects),
             tuple((view.permit(item.effect_id), view.claim(item.effect_id)) for item in effects),
             tuple(tuple(sorted(view.reserved(item.effect_id).items())) for item in effects),
-            tuple((tuple(view.evidence(item.effect_id)), tuple(view.decisions(item.effect_id))) for item in effects),
+            tuple(
+                (tuple(view.evidence(item.effect_id)), tuple(view.decisions(item.effect_id)))
+                for item in effects
+            ),
             tuple(view.spans_after(0, limit=10_000)),
             tuple(view.sinks()),
         )
@@ -109,7 +112,9 @@ def test_a_verdict_without_steps_changes_nothing_and_still_answers(ledger: Ledge
 
 @pytest.mark.spec("ADM-02")
 @pytest.mark.parametrize("fault", [RuntimeError("no"), KeyboardInterrupt(), Broken("no"), SystemExit(1)])
-def test_a_decision_that_raises_leaves_nothing_and_frees_the_lock(ledger: Ledger, fault: BaseException) -> None:
+def test_a_decision_that_raises_leaves_nothing_and_frees_the_lock(
+    ledger: Ledger, fault: BaseException
+) -> None:
     before = whole(ledger)
 
     def decide(_view: View, _now: InstantMs) -> NoReturn:

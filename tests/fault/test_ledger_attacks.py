@@ -268,6 +268,49 @@ def test_an_effect_that_is_set_back_to_permitted_is_not_admitted_again(
     assert "claim" not in again.more
 
 
+@pytest.mark.spec("LED-06", "ADM-02", "ADM-04", "REP-07")
+@pytest.mark.parametrize("companions", [0, 3], ids=["alone", "among others"])
+def test_an_effect_whose_every_trace_was_wiped_out_is_not_admitted_again(made: Made, companions: int) -> None:
+    effect = published(made)
+    with made.open() as issuer:
+        assert issuer.admit(effect).code == "admitted"
+        others = [published(made) for _ in range(companions + 1)]
+        # The sink has everything, and its last span is one that stays.
+        assert issuer.admit(others[0]).code == "admitted"
+    wiped = (
+        SET_BACK,
+        UNUSED,
+        RELEASED[0],
+        RELEASED[1],
+        "UPDATE budgets SET reserved = 1 WHERE reserved > 0",
+        "UPDATE spans SET name = 'refused', state_to = NULL WHERE effect_id = '{effect}' AND name = 'effect.admitted'",
+    )
+    without_guards(made.ledger, *(statement.format(effect=effect) for statement in wiped))
+    with made.open() as issuer:
+        again = issuer.admit(effect)
+    assert (again.code, again.more.get("reason")) == ("ledger_unavailable", "pending_set")
+    assert "claim" not in again.more
+
+
+@pytest.mark.spec("LED-06", "ADM-02")
+def test_an_effect_that_was_done_cannot_be_made_to_look_like_a_held_one(made: Made) -> None:
+    effect = published(made)
+    with made.open() as issuer:
+        assert issuer.admit(effect).code == "admitted"
+        published(made)
+    wiped = (
+        "UPDATE effects SET state = 'prepared' WHERE effect_id = '{effect}'",
+        UNUSED,
+        *RELEASED,
+        "DELETE FROM counter_takes WHERE effect_id = '{effect}'",
+        "DELETE FROM permits WHERE effect_id = '{effect}'",
+    )
+    without_guards(made.ledger, *(statement.format(effect=effect) for statement in wiped))
+    with made.open() as issuer:
+        again = issuer.request_held(effect)
+    assert (again.code, again.more.get("reason")) == ("ledger_unavailable", "pending_set")
+
+
 PERMIT = {
     "expires_ms": "expires_ms + 1000000",
     "issued_ms": "issued_ms - 1",
@@ -298,7 +341,7 @@ def test_an_edited_permit_admits_nothing_it_was_not_sealed_for(made: Made, colum
         ("binding", "x''"),
         ("binding", "x'5b5d'"),
         ("binding", "CAST(replace(binding, 'v1', 'v2') AS BLOB)"),
-        ("binding", "CAST(replace(binding, '\"resource\":{', '\"resource\":{\"x\":1,') AS BLOB)"),
+        ("binding", 'CAST(replace(binding, \'"resource":{\', \'"resource":{"x":1,\') AS BLOB)'),
         ("binding", "CAST(replace(binding, '\"resource\"', '\"resourced\"') AS BLOB)"),
         ("cost", "'{\"USD.cent\":0}'"),
         ("task_id", "(SELECT task_id FROM tasks WHERE name = 'org')"),
@@ -366,7 +409,8 @@ def test_reading_stays_possible_where_writing_was_refused(book: Book, ledger: Sq
 def test_an_attack_is_answered_and_not_only_refused(book: Book, ledger: SqliteLedger) -> None:
     made = stages(ledger)
     without_guards(
-        book.path, f"UPDATE effects SET state = 'permitted' WHERE effect_id = '{made.effects[S.UNKNOWN].effect_id}'"
+        book.path,
+        f"UPDATE effects SET state = 'permitted' WHERE effect_id = '{made.effects[S.UNKNOWN].effect_id}'",
     )
     before = ledger.read(lambda view: view.head()).sequence
     answer = admit(ledger, made.effects[S.UNKNOWN])

@@ -90,7 +90,9 @@ def test_a_mistyped_path_is_told_and_nothing_is_made(book: Book, name: str) -> N
     ],
     ids=["empty", "zeros", "text", "a broken head"],
 )
-def test_a_file_that_is_no_database_is_refused_and_left_alone(book: Book, content: bytes, reason: str) -> None:
+def test_a_file_that_is_no_database_is_refused_and_left_alone(
+    book: Book, content: bytes, reason: str
+) -> None:
     book.path.write_bytes(content)
     assert corrupt(book.open) == reason
     assert book.path.read_bytes() == content

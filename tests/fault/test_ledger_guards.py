@@ -157,7 +157,9 @@ def used_in_another_transaction(room: Room) -> None:
     """Admit on a use of the permit that stands at another span than the admission's own."""
     effect = room.made.effects[S.PERMITTED]
     sequence, _span = add_span(room.raw, None, None)
-    issued = room.raw.execute("SELECT permit_id FROM permits WHERE effect_id = ?", (effect.effect_id,)).fetchone()[0]
+    issued = room.raw.execute(
+        "SELECT permit_id FROM permits WHERE effect_id = ?", (effect.effect_id,)
+    ).fetchone()[0]
     room.raw.execute("INSERT INTO permit_uses VALUES (?, ?, ?)", (issued, effect.effect_id, sequence))
     room.raw.execute("INSERT INTO claims VALUES (?, '', '', zeroblob(32), 0, 1)", (effect.effect_id,))
     raw_move(room.raw, effect, S.ADMITTED)
@@ -193,7 +195,9 @@ def charge_above(room: Room) -> None:
 
 def reserve_above(room: Room) -> None:
     """Reserve more than any level has left."""
-    room.raw.execute("INSERT INTO budgets(task_id, unit, ceiling) VALUES (?, 'EUR.x', 9)", (room.made.org.task_id,))
+    room.raw.execute(
+        "INSERT INTO budgets(task_id, unit, ceiling) VALUES (?, 'EUR.x', 9)", (room.made.org.task_id,)
+    )
     room.raw.execute(
         "INSERT INTO reservations VALUES (?, ?, 'EUR.x', 10)", (room.id_of(S.ADMITTED), room.made.org.task_id)
     )
@@ -206,8 +210,10 @@ def take_above(room: Room) -> None:
 
 def large_span(room: Room) -> None:
     """Insert a span that is one byte too long."""
-    room.raw.execute("INSERT INTO spans SELECT max(sequence) + 1, 1, 0, 'f' || substr(span_id, 2), trace_id, name, "
-                     "story, NULL, NULL, 0, zeroblob(16385), leaf FROM spans")
+    room.raw.execute(
+        "INSERT INTO spans SELECT max(sequence) + 1, 1, 0, 'f' || substr(span_id, 2), trace_id, name, "
+        "story, NULL, NULL, 0, zeroblob(16385), leaf FROM spans"
+    )
 
 
 def lowered_lane(room: Room) -> None:
@@ -287,8 +293,12 @@ def test_there_is_an_attempt_against_every_guard_of_the_live_schema(room: Room) 
 
 
 @pytest.mark.spec("LED-05")
-@pytest.mark.parametrize(("guard", "how", "attempt"), ATTEMPTS, ids=[f"{row[0]}-{row[1]}" for row in ATTEMPTS])
-def test_a_guard_fires_on_raw_sql(room: Room, guard: str, how: str, attempt: Callable[[Room], object]) -> None:
+@pytest.mark.parametrize(
+    ("guard", "how", "attempt"), ATTEMPTS, ids=[f"{row[0]}-{row[1]}" for row in ATTEMPTS]
+)
+def test_a_guard_fires_on_raw_sql(
+    room: Room, guard: str, how: str, attempt: Callable[[Room], object]
+) -> None:
     with pytest.raises(IntegrityError) as caught:
         attempt(room)
     assert str(caught.value).removeprefix("CHECK constraint failed: ") == guard, how

@@ -193,7 +193,9 @@ def test_a_program_that_locks_the_file_past_our_lock_is_answered(book: Book, led
 
 
 @pytest.mark.spec("ADM-06")
-def test_a_lock_file_that_was_deleted_still_lets_writers_in_one_at_a_time(book: Book, ledger: SqliteLedger) -> None:
+def test_a_lock_file_that_was_deleted_still_lets_writers_in_one_at_a_time(
+    book: Book, ledger: SqliteLedger
+) -> None:
     other = book.open()
     sequences: list[int] = []
     thread = threading.Thread(target=lambda: sequences.append(probe(other).sequence))

@@ -281,7 +281,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def settling_of(self, effect: ModelEffect) -> str:
         if effect.state in {S.PREPARED, S.PERMITTED}:
             return "not_permitted_yet"
-        return "already_consumed" if effect.state in {S.SUCCEEDED, S.FAILED, S.NO_EFFECT} else str(effect.state)
+        return (
+            "already_consumed" if effect.state in {S.SUCCEEDED, S.FAILED, S.NO_EFFECT} else str(effect.state)
+        )
 
     # Left to chance few effects would come far: these rules take one that stands where it can go on.
 

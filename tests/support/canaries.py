@@ -41,7 +41,9 @@ def forms(secret: str) -> Iterator[bytes]:
 @functools.cache
 def _searched(secret: str) -> frozenset[bytes]:
     """Return the forms of a canary and of its first word that are long enough to be searched for."""
-    return frozenset(form for form in (*forms(secret), *forms(secret.split(maxsplit=1)[0])) if len(form) >= PART_MIN)
+    return frozenset(
+        form for form in (*forms(secret), *forms(secret.split(maxsplit=1)[0])) if len(form) >= PART_MIN
+    )
 
 
 def found_in(data: bytes, secrets: tuple[str, ...] = CANARIES) -> set[str]:

@@ -122,7 +122,7 @@ def refusals(issuer: Issuer, after: int = 0) -> list[tuple[object, object, objec
 def rebuilt(issuer: Issuer, **changes: object) -> Issuer:
     """Return the same open issuer with parts of its house exchanged; close the original only."""
     house: House = replace(issuer._house, **changes)  # type: ignore[arg-type]  # a test names parts of the house
-    return Issuer(house, issuer._caller)
+    return Issuer(house, issuer._caller, lambda: house)
 
 
 def small_tree(issuer: Issuer, name: str, *, root: int = 10_000, task: int = 1_000) -> tuple[str, str]:

@@ -136,7 +136,9 @@ def open_task(
     return answer
 
 
-def refund(issuer: Issuer, *, order: str = "o-1", amount: int = 300, task: str = "t1", **options: object) -> Answer:
+def refund(
+    issuer: Issuer, *, order: str = "o-1", amount: int = 300, task: str = "t1", **options: object
+) -> Answer:
     """Ask for a refund as `agent-7`."""
     payload = {"order": order, "amount": amount}
     return issuer.request("refund", payload, task=task, actor="agent-7", **options)  # type: ignore[arg-type]

@@ -152,7 +152,9 @@ def contends(folder: Path, *effects: str) -> None:
     found = ledger.read(lambda view: [view.effect(EffectId(name)) for name in effects])
     say("ready")
     hold()
-    won = [effect.effect_id for effect in found if effect is not None and admit(ledger, effect).refusal is None]
+    won = [
+        effect.effect_id for effect in found if effect is not None and admit(ledger, effect).refusal is None
+    ]
     ledger.close()
     say(json.dumps(won))
 

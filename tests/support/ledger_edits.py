@@ -79,6 +79,23 @@ TRAIL: Final = (
     _edit("a head of a later clock", "head_mac", "head", "", "UPDATE head SET clock_ms = clock_ms + 1"),
     _edit("a head of another frontier", "frontier", "head", "", "UPDATE head SET frontier = zeroblob(8)"),
     _edit("an earlier head", "head_behind", "head", "", "UPDATE head SET clock_ms = 1"),
+    _edit(
+        "an effect set back",
+        "pending_set",
+        "head",
+        "",
+        f"UPDATE effects SET state = 'permitted' WHERE effect_id = {OPEN}",
+    ),
+    _edit(
+        "a permitted effect ended",
+        "pending_set",
+        "head",
+        "",
+        f"UPDATE effects SET state = 'expired' WHERE effect_id = {READY}",
+    ),
+    _edit(
+        "another count of pending effects", "head_mac", "head", "", "UPDATE head SET pending = zeroblob(384)"
+    ),
     _edit("no head", "no_head", "head", "", "DELETE FROM head"),
     _edit(
         "another ledger id",

@@ -285,9 +285,7 @@ def move_task(ledger: Ledger, task: Task, state: TaskState) -> None:
     closes = state is TaskState.CLOSED
     name = TransitionName.TASK_CLOSED if closes else TransitionName.TASK_GRANTED
     transition = Transition(name=name, story=task.task_id)
-    commit_steps(
-        ledger, Step(transition=transition, changes=(TaskMoved(task_id=task.task_id, state=state),))
-    )
+    commit_steps(ledger, Step(transition=transition, changes=(TaskMoved(task_id=task.task_id, state=state),)))
 
 
 def new_effect(task: Task, cost: Mapping[str, int], **changed: object) -> Effect:
@@ -321,9 +319,7 @@ def new_effect(task: Task, cost: Mapping[str, int], **changed: object) -> Effect
 
 def preparing(effect: Effect) -> Step:
     """Return the step that prepares an effect."""
-    return Step(
-        transition=moving(effect, EffectState.PREPARED), changes=(EffectPrepared(effect=effect),)
-    )
+    return Step(transition=moving(effect, EffectState.PREPARED), changes=(EffectPrepared(effect=effect),))
 
 
 def new_permit(effect: Effect, *, expires_ms: int | None = None) -> Permit:

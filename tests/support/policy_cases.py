@@ -17,7 +17,7 @@ from issuer.operations.payload import UnknownReference, chosen_entries, derive_c
 from issuer.operations.registry import Operation, build_operations
 from issuer.places import Places
 from issuer.profile import Profile, load_profile
-from issuer.wiring import load_policies
+from issuer.terms import load_policies
 from ledger.errors import Malformed
 from ledger.model import InstantMs
 from policies import (

@@ -45,7 +45,13 @@ def test_the_caller_is_the_account_and_nothing_in_the_environment_makes_it_anoth
     made = standard_issuer(tmp_path / "f0", port=9)
     with made.open() as issuer:
         effect = permitted(refund(issuer))
-    environment = {**os.environ, "USER": "boss", "LOGNAME": "boss", "SUDO_USER": "boss", "ISSUER_ACTOR": "boss"}
+    environment = {
+        **os.environ,
+        "USER": "boss",
+        "LOGNAME": "boss",
+        "SUDO_USER": "boss",
+        "ISSUER_ACTOR": "boss",
+    }
     command = [sys.executable, "-c", "from issuer.surfaces.cli import main; main()"]
     shown = subprocess.run(
         [*command, "--json", "--profile", str(made.profile), "show", effect],

@@ -16,7 +16,7 @@ from issuer.clock import parse_instant
 from issuer.places import Places
 from issuer.profile import load_profile, unserved_anywhere
 from issuer.starter import FAMILIES, family_files, first_steps, starter_profile
-from issuer.wiring import load_policies
+from issuer.terms import load_policies
 from tests.support.policy_cases import Case, Judge, read_cases
 from tests.support.service import Service, answer
 from tests.support.shell import HOUSE, Ran, issuer_here, issuer_process

@@ -84,7 +84,12 @@ def test_the_bundled_library_is_used_and_an_unsafe_one_is_not_trusted_with_wal(
     assert library_version() == DRIVER.sqlite_version
     if DRIVER is not sqlite3:
         assert store_module.journal_mode() == "wal"
-    for version, mode in (("3.40.1", "truncate"), ("3.51.2", "truncate"), ("3.52.0", "truncate"), ("3.53.2", "wal")):
+    for version, mode in (
+        ("3.40.1", "truncate"),
+        ("3.51.2", "truncate"),
+        ("3.52.0", "truncate"),
+        ("3.53.2", "wal"),
+    ):
         monkeypatch.setattr(store_module, "library_version", lambda version=version: version)
         assert store_module.journal_mode() == mode
 
@@ -214,7 +219,9 @@ def test_the_digest_of_the_schema_is_the_same_for_every_ledger_and_after_use(tmp
         "CREATE TRIGGER other AFTER INSERT ON spans BEGIN SELECT 1; END",
     ],
 )
-def test_any_change_of_the_schema_changes_its_digest_and_stops_the_opening(book: Book, statement: str) -> None:
+def test_any_change_of_the_schema_changes_its_digest_and_stops_the_opening(
+    book: Book, statement: str
+) -> None:
     raw = attacker(book.path)
     before = schema_digest(schema_rows(raw))
     assert before == expected_digest()

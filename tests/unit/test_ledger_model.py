@@ -142,7 +142,9 @@ BAD_VALUES: list[tuple[str, Callable[[], object], type[Fault]]] = [
 
 @pytest.mark.spec("EFF-01", "BUD-01")
 @pytest.mark.parametrize(("what", "make", "fault"), BAD_VALUES, ids=[row[0] for row in BAD_VALUES])
-def test_a_value_in_a_bad_state_cannot_exist(what: str, make: Callable[[], object], fault: type[Fault]) -> None:
+def test_a_value_in_a_bad_state_cannot_exist(
+    what: str, make: Callable[[], object], fault: type[Fault]
+) -> None:
     with pytest.raises(fault):
         make()
 
@@ -181,7 +183,9 @@ def test_a_seal_is_not_shown_in_the_text_of_a_permit() -> None:
 def test_kinds_of_transitions_have_one_name_each() -> None:
     assert len({str(name) for name in TransitionName}) == len(TransitionName)
     assert set(MOVE_NAMES.values()) <= set(TransitionName)
-    assert {str(name).removeprefix("effect.") for name in MOVE_NAMES.values()} <= {str(s) for s in EffectState}
+    assert {str(name).removeprefix("effect.") for name in MOVE_NAMES.values()} <= {
+        str(s) for s in EffectState
+    }
 
 
 def test_a_refusal_says_by_its_code_alone_whether_a_retry_helps() -> None:

@@ -187,7 +187,9 @@ def test_an_admission_is_orphaned_at_its_deadline_or_without_its_sender(
 @pytest.mark.spec("BUD-04", "BUD-03", "REP-05")
 @pytest.mark.parametrize("origin", [S.ADMITTED, S.UNKNOWN])
 @pytest.mark.parametrize("target", [S.SUCCEEDED, S.FAILED, S.NO_EFFECT, S.UNKNOWN])
-def test_an_outcome_settles_once_and_unknown_settles_nothing(origin: EffectState, target: EffectState) -> None:
+def test_an_outcome_settles_once_and_unknown_settles_nothing(
+    origin: EffectState, target: EffectState
+) -> None:
     effect = dataclasses.replace(EFFECT, state=origin)
     evidence = rules.evidence_of(
         effect,
@@ -206,9 +208,7 @@ def test_an_outcome_settles_once_and_unknown_settles_nothing(origin: EffectState
     else:
         # The settlement stands before the move: the database asks for it.
         assert kinds == [EvidenceAdded, CostSettled, EffectMoved]
-        assert made[1] == CostSettled(
-            effect_id=effect.effect_id, task_id=effect.task_id, charged={CENT: 7}
-        )
+        assert made[1] == CostSettled(effect_id=effect.effect_id, task_id=effect.task_id, charged={CENT: 7})
         assert made[2] == EffectMoved(effect_id=effect.effect_id, origin=origin, target=target)
 
 

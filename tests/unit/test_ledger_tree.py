@@ -133,7 +133,16 @@ def test_public_inclusion_proofs_fold_with_our_hashes_to_their_roots() -> None:
 @pytest.mark.spec("LED-06")
 def test_the_well_known_tree_of_the_public_vectors_has_their_roots() -> None:
     # The eight inputs of the certificate transparency reference tests.
-    inputs = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
+    inputs = [
+        "",
+        "00",
+        "10",
+        "2021",
+        "3031",
+        "40414243",
+        "5051525354555657",
+        "606162636465666768696a6b6c6d6e6f",
+    ]
     leaves = [bytes.fromhex(text) for text in inputs]
     roots = {size: grown(leaves[:size]).root() for size in range(9)}
     seen = 0

@@ -83,7 +83,8 @@ def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]") -> No
             return _no_profile(settings)
         with Issuer.open(settings.profile_path) as issuer:
             answer = run(issuer)
-        show(answer, as_json=settings.as_json)
+            # Shown before anything is let go of: trouble in closing must not lose the answer of a send.
+            show(answer, as_json=settings.as_json)
         return int(answer.exit)
 
     sys.exit(explained(opened, as_json=settings.as_json) or int(Exit.DONE))

@@ -45,6 +45,7 @@ DONE, UNKNOWN, READY, HELD = _of("succeeded"), _of("unknown"), _of("permitted"),
 OPEN, NOTHING, OVER = _of("admitted"), _of("no_effect"), _of("expired")
 T1, ORG, LEAF, OTHER, SHUT = _named("t1"), _named("org"), _named("t1.a"), _named("over"), _named("t1.b")
 NOWHERE = "'eff_0'"
+CENTS: Final = " || ' USD.cent'"
 
 
 def _row(name: str, what: str, table: str, change: str, effect: str, *further: str) -> Edit:
@@ -64,6 +65,11 @@ def _task(name: str, what: str, table: str, change: str, task: str, *further: st
     return _edit(name, what, table, task, f"UPDATE {table} SET {change} WHERE task_id = {task}", *further)
 
 
+def _line(name: str, what: str, change: str, task: str) -> Edit:
+    """Change one budget line; the finding names it."""
+    return _edit(name, what, "budgets", task + CENTS, f"UPDATE budgets SET {change} WHERE task_id = {task}")
+
+
 def _span(name: str, what: str, change: str, sequence: str = "6") -> Edit:
     """Change one span; the finding names it."""
     return _edit(name, what, "spans", sequence, f"UPDATE spans SET {change} WHERE sequence = {sequence}")
@@ -73,6 +79,7 @@ def _told(name: str, effect: str) -> str:
     return f"(SELECT sequence FROM spans WHERE name = 'effect.{name}' AND effect_id = {effect})"
 
 
+LAST: Final = "(SELECT max(sequence) FROM spans)"
 SEVENTH: Final = "(SELECT {column} FROM spans WHERE sequence = 7)"
 TRAIL: Final = (
     _edit("a head of another root", "head_mac", "head", "", "UPDATE head SET root = zeroblob(32)"),
@@ -132,6 +139,14 @@ TRAIL: Final = (
     _span("a body alone", "span_leaf", "body = CAST(body || ' ' AS BLOB)"),
     _span("a leaf alone", "span_leaf", "leaf = zeroblob(32)"),
     _span("another epoch", "span_differs", "epoch = 2"),
+    _edit("an epoch that falls", "span_place", "spans", "7", "UPDATE spans SET epoch = 2 WHERE sequence = 6"),
+    _edit(
+        "a head of an earlier epoch",
+        "head_behind",
+        "head",
+        "",
+        f"UPDATE spans SET epoch = 2 WHERE sequence = {LAST}",
+    ),
     _span("another lane", "span_place", "lane = 1"),
     _span("an earlier time", "span_time", "at_ms = 1"),
     _span("a later time", "span_differs", "at_ms = at_ms + 1"),
@@ -235,53 +250,18 @@ TASKS: Final = (
     _edit("a sink's span", "sink_without_trail", "sinks", "'local'", "UPDATE sinks SET sequence = 1"),
     _edit("a required sink removed", "sink_missing", "sinks", "'at 2'", "DELETE FROM sinks"),
 )
-CENTS: Final = " || ' USD.cent'"
 UNKNOWN_TASKS: Final = f"(SELECT task_id FROM reservations WHERE effect_id = {UNKNOWN})"
 UNKNOWN_AMOUNT: Final = (
     f"(SELECT amount FROM reservations AS r WHERE r.effect_id = {UNKNOWN} AND r.task_id = budgets.task_id)"
 )
 MONEY: Final = (
+    _line("a ceiling", "budget_ceiling", "ceiling = 999999", T1),
+    _line("no ceiling", "budget_ceiling", "ceiling = NULL", T1),
+    _line("less reserved", "budget_reserved", "reserved = 0", ORG),
+    _line("less settled", "budget_settled", "settled = 0", T1),
+    _line("an overrun forgotten", "budget_overrun", "overrun = 0", OTHER),
     _edit(
-        "a ceiling",
-        "budget_ceiling",
-        "budgets",
-        T1 + CENTS,
-        f"UPDATE budgets SET ceiling = 999999 WHERE task_id = {T1}",
-    ),
-    _edit(
-        "no ceiling",
-        "budget_ceiling",
-        "budgets",
-        T1 + CENTS,
-        f"UPDATE budgets SET ceiling = NULL WHERE task_id = {T1}",
-    ),
-    _edit(
-        "less reserved",
-        "budget_reserved",
-        "budgets",
-        ORG + CENTS,
-        f"UPDATE budgets SET reserved = 0 WHERE task_id = {ORG}",
-    ),
-    _edit(
-        "less settled",
-        "budget_settled",
-        "budgets",
-        T1 + CENTS,
-        f"UPDATE budgets SET settled = 0 WHERE task_id = {T1}",
-    ),
-    _edit(
-        "an overrun forgotten",
-        "budget_overrun",
-        "budgets",
-        OTHER + CENTS,
-        "UPDATE budgets SET overrun = 0 WHERE overrun > 0",
-    ),
-    _edit(
-        "a budget line removed",
-        "budget_missing",
-        "budgets",
-        T1 + CENTS,
-        f"DELETE FROM budgets WHERE task_id = {T1}",
+        "a line removed", "budget_missing", "budgets", T1 + CENTS, f"DELETE FROM budgets WHERE task_id = {T1}"
     ),
     _edit(
         "more settled than the ceiling",
@@ -337,6 +317,13 @@ MONEY: Final = (
     _row("a charge above what was held", "settlement_differs", "settlements", "charged = 999", DONE),
     _row("no effect charged", "settlement_differs", "settlements", "charged = 1", NOTHING),
     _row("an overrun of no effect", "settlement_differs", "settlements", "overrun = 1", NOTHING),
+    _row(
+        "an overrun beside a lower charge",
+        "settlement_differs",
+        "settlements",
+        "charged = 0, overrun = 1",
+        DONE,
+    ),
     _row("a settlement under another span", "settlement_differs", "settlements", "sequence = 1", DONE),
     _edit(
         "an unknown effect settled at nothing",
@@ -393,6 +380,13 @@ EFFECTS: Final = (
         READY,
     ),
     _row("a permit's span", "permit_place", "permits", "sequence = 1", READY),
+    _edit(
+        "a cost that was not sealed",
+        "seal",
+        "permits",
+        READY,
+        f"UPDATE effects SET cost = '{{\"USD.cent\":1}}' WHERE effect_id = {READY}",
+    ),
     _gone("a permit removed", "permit_missing", "permits", READY),
     _edit(
         "a permit for a held effect",

@@ -22,9 +22,10 @@ from ledger.model import (
     Transition,
     TransitionName,
 )
-from ledger.sqlite.check import check_ledger
+from ledger.sqlite.check import _part, check_ledger
 from ledger.sqlite.check_ground import FINDINGS_MAX, KEY_SHOWN_MAX, Ground, Proofs
 from ledger.sqlite.check_trail import _Tree
+from ledger.sqlite.connection import DatabaseError
 from ledger.sqlite.stats import read_stats
 from ledger.states import EffectState
 from ledger.tree import Frontier, leaf_hash
@@ -167,6 +168,26 @@ def test_findings_are_bounded_and_the_rest_is_said_to_be_more() -> None:
     assert not under_check.cut
     under_check.find("word", ("spans",), "Something.")
     assert (len(under_check.findings), under_check.cut) == (FINDINGS_MAX, True)
+
+
+@pytest.mark.spec("REP-07")
+@pytest.mark.parametrize(
+    ("fault", "word"),
+    [(ValueError(), "unreadable"), (Malformed("x", None, "x"), "unreadable"), (DatabaseError(), "malformed")],
+)
+def test_a_part_that_the_damage_stops_is_a_finding_itself(fault: Exception, word: str) -> None:
+    def stops(_ground: Ground) -> int:
+        raise fault
+
+    under_check = ground()
+    assert _part(under_check, "tasks", stops, 0) == 0
+    assert [(row.what, row.where) for row in under_check.findings] == [(word, "tasks")]
+
+
+@pytest.mark.spec("REP-07")
+def test_a_mistake_of_our_own_in_a_check_is_no_finding() -> None:
+    with pytest.raises(ZeroDivisionError):
+        _part(ground(), "tasks", lambda _ground: 1 // 0, 0)
 
 
 @pytest.mark.spec("LED-06")

@@ -1,0 +1,25 @@
+"""The documents stay true: every path they name exists, every link leads somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+PATH = re.compile(r"`((?:issuer|policies|audit|ledger|tests)/[A-Za-z0-9_/]+(?:\.py)?/?)`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_and_every_path_of_a_page_leads_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in LINK.findall(text) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    assert [path for path in PATH.findall(text) if not (ROOT / path).exists()] == []
+
+
+def test_the_page_of_the_flow_names_every_step() -> None:
+    flow = (ROOT / "docs" / "flow.md").read_text(encoding="utf-8")
+    steps = ["prepare", "decide", "issue", "admit", "dispatch", "settle"]
+    assert [step for step in steps if f"`issuer/flow/{step}.py`" not in flow and step not in flow] == []

@@ -32,7 +32,7 @@ check: $(READY)
 
 # Long runs; not part of test.
 guards: $(READY)
-	@$(BIN)/python -m tests.guards.run
+	@$(BIN)/python -m tests.guards.run $(if $(THIRD),--third $(THIRD))
 
 bench: $(READY)
 	@$(BIN)/python -m tests.bench.run

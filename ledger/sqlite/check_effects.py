@@ -177,14 +177,18 @@ def _check_use(ground: Ground, effect: Effect, moves: list[Move]) -> None:
     if uses and told is not None and (uses[0][0] != told.sequence or not uses[0][1]):
         ground.find("use_place", where, "The use does not name the permit and the span of the admission.")
     where = ("claims", effect.effect_id)
-    claims = ground.rows("SELECT admitted_ms FROM claims WHERE effect_id = ?", effect.effect_id)
+    claims = ground.rows(f"SELECT {rows.CLAIM_COLUMNS} FROM claims WHERE effect_id = ?", effect.effect_id)
     if claims and told is None:
         ground.find(
             "claim_without_trail", where, "The trail never admitted this effect, and somebody claims it."
         )
     if not claims and told is not None:
         ground.find("claim_missing", where, "The trail admitted this effect, and nobody claims it.")
-    if claims and told is not None and claims[0][0] != told.at_ms:
+    for row in claims:
+        signed = rows.claim_authority(rows.claim_from(row))
+        if not ground.proofs.keys.is_authentic("row", signed, row[len(row) - 1]):
+            ground.find("claim_mac", where, "The claim was changed by someone without the keys.")
+    if claims and told is not None and rows.claim_from(claims[0]).admitted_ms != told.at_ms:
         ground.find("claim_time", where, "The claim is not of the instant of the admission.")
 
 

@@ -47,6 +47,7 @@ TASK_COLUMNS: Final = (
     "task_id, name, parent_id, root_id, depth, subject, actors, expires_ms, state, opened_ms"
 )
 HEAD_COLUMNS: Final = "epoch, lane, sequence, frontier, root, clock_ms, pending"
+CLAIM_COLUMNS: Final = "effect_id, instance, boot, claim_hash, admitted_ms, deadline_ms, mac"
 SPAN_COLUMNS: Final = "epoch, lane, sequence, span_id, trace_id, name, story, at_ms, body, leaf"
 
 Row = tuple[Any, ...]
@@ -240,7 +241,7 @@ def permit_from(row: Row) -> Permit:
 
 
 def claim_from(row: Row) -> Claim:
-    """Build a claim from (effect_id, instance, boot, claim_hash, admitted_ms, deadline_ms)."""
+    """Build a claim from `CLAIM_COLUMNS`; whether its MAC holds is for the reader to see."""
     return Claim(
         effect_id=EffectId(row[0]),
         instance=row[1],
@@ -249,6 +250,24 @@ def claim_from(row: Row) -> Claim:
         admitted_ms=InstantMs(row[4]),
         deadline_ms=InstantMs(row[5]),
     )
+
+
+def claim_row(claim: Claim) -> Row:
+    """Return the values of `CLAIM_COLUMNS` without the MAC."""
+    return (
+        claim.effect_id,
+        claim.instance,
+        claim.boot,
+        claim.claim_hash,
+        claim.admitted_ms,
+        claim.deadline_ms,
+    )
+
+
+def claim_authority(claim: Claim) -> bytes:
+    """Return the bytes whose MAC says who won an admission and until when it may act (ADM-07, LED-06)."""
+    effect_id, instance, boot, claim_hash, admitted_ms, deadline_ms = claim_row(claim)
+    return canonical_bytes(["claim", effect_id, instance, boot, claim_hash.hex(), admitted_ms, deadline_ms])
 
 
 def evidence_from(row: Row) -> Evidence:

@@ -183,7 +183,8 @@ CREATE TABLE claims(
   boot TEXT NOT NULL,
   claim_hash BLOB NOT NULL CHECK (length(claim_hash) = 32),
   admitted_ms INTEGER NOT NULL,
-  deadline_ms INTEGER NOT NULL CHECK (deadline_ms > admitted_ms)
+  deadline_ms INTEGER NOT NULL CHECK (deadline_ms > admitted_ms),
+  mac BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE reservations(

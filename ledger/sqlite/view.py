@@ -206,22 +206,25 @@ class SqliteView:
         """Say whether this permit was ever consumed."""
         return self._one("SELECT 1 FROM permit_uses WHERE permit_id = ?", permit_id) is not None
 
+    def _claim(self, row: rows.Row) -> Claim:
+        claim = rows.claim_from(row)
+        if not self._keys.is_authentic("row", rows.claim_authority(claim), row[len(row) - 1]):
+            raise LedgerCorrupt("claim_mac", "A claim was changed by someone without the keys.")
+        return claim
+
     def claim(self, effect_id: EffectId) -> Claim | None:
         """Return who won the admission of an effect."""
-        row = self._one(
-            "SELECT effect_id, instance, boot, claim_hash, admitted_ms, deadline_ms FROM claims WHERE effect_id = ?",
-            effect_id,
-        )
-        return None if row is None else rows.claim_from(row)
+        row = self._one(f"SELECT {rows.CLAIM_COLUMNS} FROM claims WHERE effect_id = ?", effect_id)
+        return None if row is None else self._claim(row)
 
     def claims_open(self) -> Sequence[Claim]:
         """Return the claims of every effect that is still `admitted`."""
+        columns = ", ".join(f"c.{column}" for column in rows.CLAIM_COLUMNS.split(", "))
         found = self._all(
-            "SELECT c.effect_id, c.instance, c.boot, c.claim_hash, c.admitted_ms, c.deadline_ms "
-            "FROM effects AS e JOIN claims AS c ON c.effect_id = e.effect_id WHERE e.state = 'admitted' "
-            "ORDER BY c.admitted_ms, c.effect_id",
+            f"SELECT {columns} FROM effects AS e JOIN claims AS c ON c.effect_id = e.effect_id "
+            "WHERE e.state = 'admitted' ORDER BY c.admitted_ms, c.effect_id",
         )
-        return [rows.claim_from(row) for row in found]
+        return [self._claim(row) for row in found]
 
     def reserved(self, effect_id: EffectId) -> Mapping[tuple[TaskId, Unit], int]:
         """Return what the admission of an effect held, per task and unit; settling does not remove it."""

@@ -272,17 +272,10 @@ class StepWriter:
             (change.permit.permit_id, change.permit.effect_id, self._here.position.sequence),
         )
         claim = change.claim
+        mac = self._keys.tag("row", rows.claim_authority(claim))
         self._raw.execute(
-            "INSERT INTO claims(effect_id, instance, boot, claim_hash, admitted_ms, deadline_ms) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                claim.effect_id,
-                claim.instance,
-                claim.boot,
-                claim.claim_hash,
-                claim.admitted_ms,
-                claim.deadline_ms,
-            ),
+            f"INSERT INTO claims({rows.CLAIM_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (*rows.claim_row(claim), mac),
         )
 
     def _line_exists(self, task_id: str, unit: str) -> None:

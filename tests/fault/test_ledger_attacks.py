@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from issuer.flow.admit import claim_hash
 from issuer.sealing import create_key_ring, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
 from ledger.errors import LedgerCorrupt, LedgerUnavailable
@@ -19,7 +20,7 @@ from ledger.port import View
 from ledger.refusals import RefusalCode
 from ledger.sqlite import SqliteLedger
 from ledger.states import EffectState
-from tests.support.issuers import Made, permitted, standard_issuer
+from tests.support.issuers import Made, budget_line, permitted, standard_issuer
 from tests.support.ledger_stages import Stages, stages
 from tests.support.ledgers import (
     CENT,
@@ -309,6 +310,21 @@ def test_an_effect_that_was_done_cannot_be_made_to_look_like_a_held_one(made: Ma
     with made.open() as issuer:
         again = issuer.request_held(effect)
     assert (again.code, again.more.get("reason")) == ("ledger_unavailable", "pending_set")
+
+
+@pytest.mark.spec("LED-06", "ADM-07")
+@pytest.mark.parametrize("column", ["claim_hash", "deadline_ms", "instance", "boot"])
+def test_an_edited_claim_lets_nobody_report_as_the_winner(made: Made, column: str) -> None:
+    effect = published(made)
+    with made.open() as issuer:
+        assert issuer.admit(effect).code == "admitted"
+    mine = claim_hash("clm_mine").hex()
+    value = {"claim_hash": f"x'{mine}'", "deadline_ms": "deadline_ms + 1"}.get(column, "'other'")
+    without_guards(made.ledger, f"UPDATE claims SET {column} = {value}")
+    with made.open() as issuer:
+        told = issuer.report(effect, "clm_mine", succeeded=True)
+        assert (told.exit, told.more.get("reason")) == (5, "claim_mac")
+        assert budget_line(issuer, "t1")["settled"] == 0
 
 
 PERMIT = {

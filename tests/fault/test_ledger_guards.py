@@ -161,7 +161,7 @@ def used_in_another_transaction(room: Room) -> None:
         "SELECT permit_id FROM permits WHERE effect_id = ?", (effect.effect_id,)
     ).fetchone()[0]
     room.raw.execute("INSERT INTO permit_uses VALUES (?, ?, ?)", (issued, effect.effect_id, sequence))
-    room.raw.execute("INSERT INTO claims VALUES (?, '', '', zeroblob(32), 0, 1)", (effect.effect_id,))
+    room.raw.execute("INSERT INTO claims VALUES (?, '', '', zeroblob(32), 0, 1, x'00')", (effect.effect_id,))
     raw_move(room.raw, effect, S.ADMITTED)
 
 
@@ -354,7 +354,7 @@ def test_insert_or_replace_overwrites_nothing_on_the_connection_of_the_store(
     [
         "INSERT INTO permits SELECT 'eff_none', 'pmt_none', 's', 'issue', 0, 1, '{}', 1",
         "INSERT INTO permit_uses VALUES ('pmt_none', 'eff_none', 1)",
-        "INSERT INTO claims VALUES ('eff_none', '', '', zeroblob(32), 0, 1)",
+        "INSERT INTO claims VALUES ('eff_none', '', '', zeroblob(32), 0, 1, x'00')",
         "INSERT INTO grants VALUES ('tsk_none', 'EUR.cent', 1, 1, x'00')",
         "INSERT INTO evidence VALUES ('eff_none', 1, 'c', 's', 'p', 'r', 0, 0)",
         "INSERT INTO decisions VALUES (1, 'eff_none', 0, x'')",

@@ -421,6 +421,7 @@ EFFECTS: Final = (
         f"UPDATE claims SET effect_id = {READY} WHERE effect_id = {OPEN}",
     ),
     _row("a claim of another time", "claim_time", "claims", "admitted_ms = 0", OPEN),
+    _row("a claim of somebody else", "claim_mac", "claims", "claim_hash = zeroblob(32)", OPEN),
     _gone("evidence removed", "evidence_missing", "evidence", UNKNOWN),
     _row("evidence of something else", "evidence_differs", "evidence", "proves = 'no_effect'", UNKNOWN),
     _edit(

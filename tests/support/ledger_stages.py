@@ -143,7 +143,8 @@ def add_use(raw: Any, effect_id: str, sequence: int) -> None:
         "INSERT INTO permit_uses VALUES ('pmt_' || ?1, ?1, ?2) ON CONFLICT DO NOTHING", (effect_id, sequence)
     )
     raw.execute(
-        "INSERT INTO claims VALUES (?, '', '', zeroblob(32), 0, 1) ON CONFLICT DO NOTHING", (effect_id,)
+        "INSERT INTO claims VALUES (?, '', '', zeroblob(32), 0, 1, x'00') ON CONFLICT DO NOTHING",
+        (effect_id,),
     )
 
 

@@ -61,6 +61,7 @@ def about(
     more: Mapping[str, object] | None = None,
 ) -> Answer:
     """Return the answer with `code` about `effect`."""
+    say = say or CODES[code].say
     if effect is None:
         return Answer(issuer=house.issuer, code=code, mode=house.mode, say=say, more=more or {})
     return Answer(
@@ -78,6 +79,15 @@ def about(
     )
 
 
+_NAMED: Final = {
+    "task": "There is no task of that name; open it first.",
+    "parent": "There is no task of that name to open another one below.",
+    "operation": "The owner has declared no operation of that name.",
+    "actor": "The owner has declared no actor of that name.",
+    "subject": "The owner has declared no person of that name.",
+}
+
+
 def say_of(code: str) -> str:
     """Return the fixed sentence of a code."""
     return CODES[code].say
@@ -88,6 +98,8 @@ def refusal_say(refusal: Refusal, say: str = "") -> str:
     if say:
         return say
     sentence = CODES[str(refusal.code)].say
+    if refusal.code is RefusalCode.UNKNOWN_REFERENCE and refusal.field in _NAMED:
+        return _NAMED[refusal.field]
     named = [f"{what}: {name}" for what, name in (("field", refusal.field), ("level", refusal.level)) if name]
     return f"{sentence} ({', '.join(named)})" if named else sentence
 

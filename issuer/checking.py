@@ -7,6 +7,7 @@ Whoever can write that folder can write that file too; the check on demand asks 
 Next: `issuer.wiring` asks at the start, `issuer.commands.ledger` on demand.
 """
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -101,7 +102,12 @@ def check_at_start(places: Places, ring: KeyRing, ledger: Ledger) -> None:
             forget_instance(places.instances, name)
         lines = "".join(f"{line}\n" for line in (boot_id(), *sorted(dead & claiming)))
         fresh = places.checked.with_name(f"{places.checked.name}.new")
-        fresh.write_text(lines, encoding="ascii")
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(
+            fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(lines)
         fresh.replace(places.checked)
 
 

@@ -5,7 +5,7 @@ anywhere else.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from audit import Delivery
@@ -14,7 +14,7 @@ from issuer.instance import Instance
 from issuer.operations.registry import Operation
 from issuer.profile import Profile
 from issuer.sealing import KeyRing, ProtectedStore
-from ledger.model import InstantMs, PathNode, Unit
+from ledger.model import AttributeValue, InstantMs, PathNode, Unit
 from ledger.port import Ledger, View
 from policies import Bundle, Directory
 
@@ -63,6 +63,8 @@ class Visit:
     house: House
     caller: Caller
     command: str
+    about: Mapping[str, AttributeValue] = field(default_factory=dict)
+    """What a refusal's span says where there is no effect yet: declared names only, never a caller's free words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

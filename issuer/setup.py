@@ -93,6 +93,7 @@ def _initialised(folder: Path, uid: int, families: Sequence[str]) -> Made:
     load_policies(profile, places)
     _make_folders(places, progress)
     _make_keys(places, progress)
+    _keep_out_of_git(places, progress)
     return _make_ledger(places, profile, progress)
 
 
@@ -159,6 +160,18 @@ def _make_folders(places: Places, progress: _Progress) -> None:
     made = not places.protected.exists()
     create_protected_folder(places.protected)
     progress.note("protected/", made=made)
+
+
+_IGNORED: Final = "/keys/\n/credentials/\n/protected/\n/ledger/\n"
+
+
+def _keep_out_of_git(places: Places, progress: _Progress) -> None:
+    """Write a `.gitignore` where there is none: keys, credentials and the ledger belong into no repository."""
+    path = places.folder / ".gitignore"
+    made = not path.exists()
+    if made:
+        path.write_text(_IGNORED, encoding="utf-8")
+    progress.note(".gitignore", made=made)
 
 
 def _make_keys(places: Places, progress: _Progress) -> None:

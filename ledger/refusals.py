@@ -41,6 +41,7 @@ class RefusalCode(StrEnum):
     TASK_EXPIRED = "task_expired"
     PERMIT_BROKEN = "permit_broken"
     PREPARE_AGAIN = "prepare_again"
+    CANNOT_PREPARE = "cannot_prepare"
     CLASS_EXHAUSTED = "class_exhausted"
     BUDGET_OVERRUN = "budget_overrun"
     BUDGET_EXCEEDED = "budget_exceeded"
@@ -75,6 +76,7 @@ RETRYABLE: Final = MappingProxyType(
         RefusalCode.TASK_EXPIRED: False,
         RefusalCode.PERMIT_BROKEN: False,
         RefusalCode.PREPARE_AGAIN: False,
+        RefusalCode.CANNOT_PREPARE: False,
         RefusalCode.CLASS_EXHAUSTED: False,
         RefusalCode.BUDGET_OVERRUN: False,
         RefusalCode.BUDGET_EXCEEDED: True,

@@ -29,8 +29,8 @@ from issuer.sealing import NONCE_BYTES
 from issuer.wire import Answer, code_of
 from ledger.budgets import refuse_cost
 from ledger.changes import EffectPrepared, Step
-from ledger.errors import Broken
-from ledger.model import Effect, InstantMs
+from ledger.errors import Broken, Fault
+from ledger.model import AttributeValue, Effect, InstantMs
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_actor, refuse_expiry, refuse_path
@@ -47,7 +47,28 @@ class _Requested:
 
 def request(visit: Visit, ask: Ask, *, hold: bool = False) -> Answer:
     """Ask for a permit for a new effect, or find the one that this request key already stands for."""
-    return at_the_edge(visit, lambda: _requested(visit, ask, hold=hold))
+    known = replace(visit, about=_declared(visit.house, ask))
+    return at_the_edge(known, lambda: _requested(known, ask, hold=hold))
+
+
+def _declared(house: House, ask: Ask) -> dict[str, AttributeValue]:
+    """Return what an ask names, as far as the owner has declared it: words of a caller never reach a span."""
+    named: dict[str, AttributeValue] = {}
+    if ask.operation in house.operations:
+        named["permit.operation"] = ask.operation
+        named["permit.class"] = house.operations[ask.operation].action_class
+    if ask.actor in house.profile.actors:
+        named["permit.actor"] = ask.actor
+    if ask.subject is not None and ask.subject in house.profile.people:
+        named["permit.subject"] = ask.subject
+    try:
+        task = house.ledger.read(lambda view: view.task_named(ask.task))
+    except Fault:
+        task = None
+    if task is not None:
+        named["permit.task.id"] = task.task_id
+        named["permit.task.name"] = task.name
+    return named
 
 
 def _requested(visit: Visit, ask: Ask, *, hold: bool) -> Answer:

@@ -6,6 +6,7 @@ shows what is on record.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from audit import TimelineEntry, readable_line, timeline
 from issuer import answering
@@ -156,12 +157,34 @@ def timeline_of(visit: Visit, reference: str) -> Answer:
     return at_the_edge(visit, run)
 
 
+_ALWAYS: Final = frozenset(
+    {"permit.command", "permit.refusal", "permit.refusal.field", "permit.refusal.level"}
+)
+_MACHINE: Final = frozenset(
+    {
+        "permit.binding.digest",
+        "permit.bundle.digest",
+        "permit.revision",
+        "permit.instance",
+        "permit.engine",
+        "permit.task.id",
+        "permit.root.id",
+        "permit.mode",
+    }
+)
+"""What a person does not read on a line; `--json` has all of it."""
+
+
 def _lines(entries: Sequence[TimelineEntry]) -> list[str]:
     """Return one line an entry for people: what an earlier line has said in the same words is left out."""
     said: dict[str, object] = {}
     lines: list[str] = []
     for entry in entries:
-        news = {name: value for name, value in entry.attributes.items() if said.get(name) != value}
+        news = {
+            name: value
+            for name, value in entry.attributes.items()
+            if name in _ALWAYS or (said.get(name) != value and name not in _MACHINE)
+        }
         said.update(news)
         lines.append(readable_line(replace(entry, attributes=news)))
     return lines

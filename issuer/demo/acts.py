@@ -167,7 +167,7 @@ def _act_3_one_cent_more(stage: _Stage) -> None:
 
 
 def _act_4_over_budget(stage: _Stage) -> None:
-    stage.say("\n4  500.00 EUR more than the task has left")
+    stage.say("\n4  500.00 EUR, of which the task has 450.50 EUR left")
     over = stage.request("R-120", 50_000)
     stage.tell("request", over, f"at level {over.more.get('level')}; {stage.asked}")
     stage.expect(over, "budget_exceeded", asked=1)

@@ -145,4 +145,15 @@ def _denied(visit: Visit, effect: Effect, decided: Decided) -> Issued:
     )
     moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.DENIED)
     step = Step(transition=transition, changes=(DecisionRecorded(decision=decided.row), moved))
-    return Issued(state=EffectState.DENIED, steps=(step,), refusal=refusal, say=decision.say or "")
+    return Issued(
+        state=EffectState.DENIED, steps=(step,), refusal=refusal, say=decision.say or _class_words(refusal)
+    )
+
+
+def _class_words(refusal: Refusal) -> str:
+    """Return which bound of the class closed the automatic tier; empty for any other no."""
+    if refusal.code is not RefusalCode.CLASS_EXHAUSTED:
+        return ""
+    if refusal.field is not None:
+        return f"One effect of the class {refusal.level} may not cost that much {refusal.field} without a person."
+    return f"The bound on automatic permits of this class is used up at {refusal.level}, and no policy asks a person."

@@ -230,7 +230,9 @@ def pin(house: House, operation: Operation, values: Values) -> Pinned:
         preparation = operation.adapter.prepare(request)
     except PreparationRefusedError as fault:
         raise RefusedError(
-            RefusalCode.PREPARE_AGAIN, field=fault.field or fault.code, say=fault.message
+            RefusalCode.CANNOT_PREPARE,
+            field=fault.field or fault.code,
+            say=_WHY.get(fault.code, fault.message),
         ) from None
     return Pinned(
         operation=operation,
@@ -254,6 +256,20 @@ def _named_resource(resource_id: str) -> str:
     if not resource_id.isprintable():
         raise Malformed("control_character", "resource", "the resource's name must be printable on one line")
     return resource_id
+
+
+_WHY: Final = {
+    "file_exists": "There is a file of that name already; create never overwrites one.",
+    "file_missing": "There is no such file to change.",
+    "file_not_plain": "What stands at that path is no ordinary file.",
+    "path_not_plain": "The path must be relative, without empty parts, `.` or `..`.",
+    "path_through_link": "The path leads through a symbolic link, which is not followed.",
+    "root_missing": "The folder that the operation works in does not exist; its owner has to make it.",
+    "root_not_private": "The folder that the operation works in is open to others, so replacing in it is not safe.",
+    "directory_missing": "The folder for that path does not exist below the operation's own.",
+    "host_not_resolved": "The service's host has no address now; look at the operation's url.",
+}
+"""Sentences for people who meet a target that cannot be prepared; adapters give the stable words."""
 
 
 def request_of(house: House, pinned: Pinned) -> Request:

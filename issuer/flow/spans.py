@@ -91,7 +91,7 @@ def refused(
     **attributes: AttributeValue,
 ) -> Transition:
     """Return the transition of a no; it moves nothing, and belongs to the effect where there is one."""
-    about = _common(visit) if effect is None else effect_attributes(visit, effect)
+    about = {**_common(visit), **visit.about} if effect is None else effect_attributes(visit, effect)
     why: dict[str, AttributeValue] = {"permit.command": visit.command, "permit.refusal": str(refusal.code)}
     if refusal.field is not None:
         why["permit.refusal.field"] = refusal.field

@@ -110,7 +110,8 @@ class Sink(Table):
 
     type: Literal["jsonl", "otlp"] = Field(description="A synced JSON Lines file, or an OTLP endpoint.")
     path: Text | None = Field(
-        default=None, description="Folder of the file; needed by `jsonl`, and only there."
+        default=None,
+        description="Folder of the file, below the user's state folder unless absolute; needed by `jsonl`.",
     )
     url: Url | None = Field(default=None, description="Endpoint; needed by `otlp`, and only there.")
     required: bool = Field(

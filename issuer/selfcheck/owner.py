@@ -96,7 +96,13 @@ def operations(known: Known) -> Iterator[Finding]:
         says = f"An operation cannot be served as declared: {fault}"
         yield Finding(check="operations", ok=False, says=says, next="Repair its table in the profile.")
         return
-    yield Finding(check="operations", ok=True, says=f"{len(built)} operations are ready.")
+    yield Finding(
+        check="operations", ok=True, says=f"{len(built)} operations are declared as they can be served."
+    )
+    for name, operation in profile.operations.items():
+        if operation.file is not None and not (places.folder / operation.file.root).is_dir():
+            says = f"The operation {name} works in {operation.file.root}/, which does not exist."
+            yield Finding(check="operations", ok=True, says=says, next="Make the folder.")
 
 
 def private_flaw(path: Path) -> tuple[str, str] | None:

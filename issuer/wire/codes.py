@@ -214,6 +214,13 @@ _NOES: Final = (
         "Something this effect was bound to has changed; nothing was sent.",
     ),
     _no(
+        _R.CANNOT_PREPARE,
+        _E.REFUSED,
+        422,
+        _N.STOP,
+        "This cannot be done to that target as it is; nothing was sent.",
+    ),
+    _no(
         _R.CLASS_EXHAUSTED,
         _E.BUDGET,
         409,

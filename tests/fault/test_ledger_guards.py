@@ -364,3 +364,14 @@ def test_insert_or_replace_overwrites_nothing_on_the_connection_of_the_store(
 def test_a_row_about_nothing_cannot_be_written(room: Room, statement: str) -> None:
     with pytest.raises(IntegrityError, match="FOREIGN KEY"):
         room.raw.execute(statement)
+
+
+@pytest.mark.spec("ADM-02", "PER-01", "LED-05")
+@pytest.mark.parametrize("once", ["permit_id", "effect_id"])
+def test_a_permit_has_one_use_and_an_effect_has_one(room: Room, once: str) -> None:
+    permit, effect = room.raw.execute("SELECT permit_id, effect_id FROM permit_uses").fetchone()
+    other = room.id_of(S.PERMITTED)
+    used = (permit, other) if once == "permit_id" else ("pmt_other", effect)
+    sequence, _span = add_span(room.raw, None, None)
+    with pytest.raises(IntegrityError, match=f"UNIQUE constraint failed: permit_uses.{once}"):
+        room.raw.execute("INSERT INTO permit_uses VALUES (?, ?, ?)", (*used, sequence))

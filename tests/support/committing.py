@@ -6,6 +6,7 @@ a witness, its parent, that only waits: what it says about a kill or a stop is w
 Everything is told in JSON lines, on a pipe that comes with the job. `tests.support.kills` is the other end.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -22,6 +23,9 @@ from issuer.clock import now_ms
 from ledger.model import InstantMs
 
 JOB_BYTES_MAX: Final = 1 << 16
+PR_SET_PTRACER: Final = 0x59616D61
+"""From linux/prctl.h; elsewhere an unknown number changes nothing."""
+
 FAILED: Final = 70
 """Exit code of a process whose command raised something."""
 
@@ -35,6 +39,8 @@ class Job:
         command: a method of `Issuer`, called with `arguments`.
         at: number of the step, from 1 and counted from the call on, at which `sends` is sent to the process itself.
         clock: a file that holds the time in milliseconds; None is the machine's own.
+        traced: stand still before the call, let any process trace this one, and tell the answer as soon as it is
+            there, as `answered`.
     """
 
     profile: str
@@ -43,6 +49,7 @@ class Job:
     at: int | None = None
     sends: int = signal.SIGKILL
     clock: str | None = None
+    traced: bool = False
 
     def encoded(self) -> bytes:
         """Return the job as it travels."""
@@ -71,14 +78,24 @@ def do(job: Job, pipe: int) -> int:
     clock = now_ms if job.clock is None else file_clock(Path(job.clock))
     try:
         with Issuer.open(job.profile, clock=clock, observe=observe) as issuer:
+            if job.traced:
+                await_tracer()
             counts = True
             answer = getattr(issuer, job.command)(**job.arguments)
             counts = False
+            if job.traced:
+                tell(pipe, answered=answer.as_json())
     except BaseException as raised:  # noqa: BLE001 - what went wrong is what the test wants to know
         tell(pipe, raised=type(raised).__name__, message=str(raised))
         return FAILED
     tell(pipe, answer=answer.as_json())
     return 0
+
+
+def await_tracer() -> None:
+    """Let any process trace this one (Yama's default is ancestors only), and stand still until one goes on with it."""
+    ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def tell(pipe: int, **fact: object) -> None:

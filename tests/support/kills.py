@@ -74,6 +74,11 @@ class Child:
         """The steps told so far."""
         return [str(line["step"]) for line in self._lines if "step" in line]
 
+    @property
+    def lines(self) -> list[dict[str, object]]:
+        """Everything told so far."""
+        return list(self._lines)
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal, unless its end was told: then its number may belong to another."""
         if not self._has("ended"):

@@ -74,3 +74,21 @@ def test_an_actor_the_task_does_not_name_gets_nothing_whoever_asks_for_it(tmp_pa
         refused = issuer.request("refund", payload, task="t1.a", actor="agent-8")
         assert (refused.code, refused.more["field"]) == ("forbidden", "actor")
         assert budget_line(issuer, "t1.a")["reserved"] == 0
+
+
+@pytest.mark.spec("EFF-08", "SEC-02", "SEC-04")
+def test_the_effect_of_another_account_reads_exactly_like_a_missing_one(tmp_path: Path) -> None:
+    made = standard_issuer(tmp_path / "f0", port=9)
+    with made.open() as issuer:
+        effect = permitted(refund(issuer))
+    mine = made.profile.read_text()
+    made.profile.write_text(mine.replace(f"uid:{os.getuid()}", "uid:4294967294"))
+    with made.open() as issuer:
+        for use in (issuer.show, issuer.timeline, issuer.commit, issuer.admit, issuer.request_held):
+            told = use(effect)
+            assert (told.code, told) == ("not_found", use("eff_" + "0" * 32))
+        told = issuer.report(effect, "clm_mine", succeeded=True)
+        assert told.code == "not_found"
+    made.profile.write_text(mine)
+    with made.open() as issuer:
+        assert (issuer.show(effect).state, budget_line(issuer, "t1")["reserved"]) == ("permitted", 0)

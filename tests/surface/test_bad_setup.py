@@ -164,7 +164,7 @@ def test_a_credential_that_others_can_read_is_not_used_and_nothing_is_sent(tmp_p
             effect = permitted(refund(issuer))
         ran = issuer_here("--json", "commit", effect, at=made.folder)
         assert ran.exit in {7, 8}
-        assert ran.code in {"not_dispatched", "prepare_again"}
+        assert ran.code in {"not_dispatched", "cannot_prepare"}
         assert "CANARY" not in ran.out + ran.err
         assert service.counts()["connections"] == 0
         with made.open() as issuer:

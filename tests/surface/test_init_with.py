@@ -239,7 +239,7 @@ def test_what_init_says_to_type_next_works_as_typed(
         found = re.search(r"^  effect: (\S+)", out, re.MULTILINE)
         effect = found[1] if found else effect
     assert exits == EXITS[leads], out
-    last = {"packages": "succeeded", "records": "  eff_", "invoices": "prepare_again"}
+    last = {"packages": "succeeded", "records": "  eff_", "invoices": "cannot_prepare"}
     assert last[leads] in out
 
 
@@ -296,7 +296,7 @@ def test_an_invoice_is_paid_once_where_the_owner_has_named_the_service(
     house = made(tmp_path, *subset)
     opened(house, "accounts-payable", "bob", "ap-bot", "EUR.cent=200000")
     nowhere = asked(house, "pay_invoice", INVOICE)
-    assert (nowhere.exit, nowhere.code, nowhere.answer["field"]) == (7, "prepare_again", "host_not_resolved")
+    assert (nowhere.exit, nowhere.code, nowhere.answer["field"]) == (7, "cannot_prepare", "host_not_resolved")
     profile = house / "profile.toml"
     text = profile.read_text()
     assert text.count("https://bank.example") == 1

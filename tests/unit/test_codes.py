@@ -121,6 +121,7 @@ EXITS = {
     "outcome_unknown": 5,
     "audit_pending": 5,
     "budget_exceeded": 6,
+    "cannot_prepare": 7,
     "class_exhausted": 6,
     "ledger_full": 6,
     "already_consumed": 7,

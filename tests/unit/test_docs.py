@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from policies import Attribute, Catalogue, ResourceType, cedar_schema
+from policies.lint import ANNOTATIONS
+from policies.schema import CLOCK_FIELDS, EARLIER_FIELDS, LIMITS_FIELDS, USAGE_FIELDS
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -23,3 +27,14 @@ def test_the_page_of_the_flow_names_every_step() -> None:
     flow = (ROOT / "docs" / "flow.md").read_text(encoding="utf-8")
     steps = ["prepare", "decide", "issue", "admit", "dispatch", "settle"]
     assert [step for step in steps if f"`issuer/flow/{step}.py`" not in flow and step not in flow] == []
+
+
+def test_the_page_of_the_policies_names_every_fact_and_annotation_and_no_other() -> None:
+    page = (ROOT / "docs" / "reference" / "policies.md").read_text(encoding="utf-8")
+    facts = [*EARLIER_FIELDS, *USAGE_FIELDS, *LIMITS_FIELDS, *CLOCK_FIELDS]
+    assert [fact for fact in facts if fact not in page] == []
+    assert set(re.findall(r"`@([a-z]+)\(", page)) == set(ANNOTATIONS)
+    note = ResourceType(name="Note", attributes=(Attribute(name="text", kind="string", said=True),))
+    schema = cedar_schema(Catalogue(classes=("c",), operations=("o",), units=("u",), resource_types=(note,)))
+    named = {name for name in re.findall(r"context\.([a-z]+)", page) if f'"{name}"' not in schema}
+    assert named == set()

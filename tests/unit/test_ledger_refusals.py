@@ -34,6 +34,7 @@ ORDER = [
     "task_expired",
     "permit_broken",
     "prepare_again",
+    "cannot_prepare",
     "class_exhausted",
     "budget_overrun",
     "budget_exceeded",

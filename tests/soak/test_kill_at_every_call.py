@@ -1,0 +1,67 @@
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.kills import Nursery
+from tests.support.strikes import Blow, calls_of, can_trace, strike
+from tests.support.transitions import KINDS, Stage
+
+CALLS_PER_NAME_MAX = 600
+"""More than any one call is made in a transition: a command that never survives would loop for ever."""
+
+KILL_POINTS_MIN = {"request": 250, "admission": 250, "settlement": 250, "sending": 250}
+QUICK = (("pwrite64", 1), ("pwrite64", 3), ("fsync", 1), ("fdatasync", 1), ("write", 1))
+
+pytestmark = [
+    pytest.mark.skipif(not can_trace(), reason="strace is not here, or may not trace"),
+    pytest.mark.spec("ADM-02", "ADM-03", "LED-01", "REP-05", "BUD-04", "PER-05"),
+]
+
+
+def killed(stage: Stage, nursery: Nursery, blow: Blow, log: Path) -> str | None:
+    """Strike one scene; return what it left, or None where the command survived."""
+    scene = stage.scene()
+    struck = strike(nursery, stage.kind.job(scene), blow, log)
+    left = stage.judged(scene, struck.answer)
+    if not struck.fell:
+        assert struck.ended == 0
+        return None
+    return f"{'answered' if struck.answer else 'unanswered'}:{left}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_few_kills_leave_one_honest_state(kind: str, nursery: Nursery, tmp_path: Path) -> None:
+    stage = Stage(kind=KINDS[kind], folder=tmp_path / kind)
+    left = [
+        killed(stage, nursery, Blow(call=call, number=number, what="signal=KILL"), tmp_path / "log")
+        for call, number in QUICK
+    ]
+    assert sum(one is not None for one in left) >= 2, left
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kill_at_any_system_call_of_a_transition_leaves_one_honest_state(
+    kind: str, nursery: Nursery, tmp_path: Path, figure: Callable[[str], None]
+) -> None:
+    """Each call of the transition by name and number, and those of the sink's thread by its file."""
+    stage = Stage(kind=KINDS[kind], folder=tmp_path / kind)
+    log = tmp_path / "log"
+    names = calls_of(nursery, stage.kind.job(stage.scene()), log)
+    left: Counter[str] = Counter()
+    sink = stage.scene().made.sink
+    paths: list[tuple[str, Path | None]] = [(name, None) for name in names]
+    paths += [(name, sink) for name in ("write", "fdatasync", "ftruncate", "flock", "pread64", "openat")]
+    for name, path in paths:
+        for number in range(1, CALLS_PER_NAME_MAX + 1):
+            blow = Blow(call=name, number=number, what="signal=KILL", path=path)
+            found = killed(stage, nursery, blow, log)
+            if found is None:
+                break
+            left[found] += 1
+        else:
+            pytest.fail(f"{name} was called more than {CALLS_PER_NAME_MAX} times")
+    figure(f"{kind}: {left.total()} kill points, {dict(left)}")
+    assert left.total() >= KILL_POINTS_MIN[kind]

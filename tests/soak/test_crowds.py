@@ -50,7 +50,7 @@ def naive(folder: Path, *, workers: int, attempts: int) -> tuple[Told, Recorded]
     make_naive(path, ceiling)
     told = crowd("naive", path, workers=workers, attempts=attempts, seconds=SECONDS_MAX, seed=SEED)
     with closing(DRIVER.connect(str(path))) as raw:
-        used = frozenset(name for (name,) in raw.execute("SELECT name FROM permits WHERE used"))
+        used = frozenset(name for (name,) in raw.execute("SELECT name FROM used"))
         remaining = raw.execute("SELECT remaining FROM budget").fetchone()[0]
     return told, Recorded(used=used, spent=ceiling - remaining, ceiling=ceiling)
 

@@ -13,7 +13,7 @@ ERRORS = ("EIO", "ENOSPC")
 CALLS_PER_NAME_MAX = 300
 """Writes of one transition are some fifty; a command in which an error always falls would loop for ever."""
 
-QUICK = (("pwrite64", "EIO", 2), ("fsync", "EIO", 1), ("pwrite64", "ENOSPC", 1))
+QUICK = (("fsync", "EIO", 3), ("pwrite64", "ENOSPC", 3))
 
 UNTOUCHED = {
     "request": {"absent"},
@@ -50,7 +50,7 @@ def failed(stage: Stage, nursery: Nursery, blow: Blow, log: Path) -> str | None:
     return f"{struck.code}:{left}"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["request", "admission", "settlement", "sending"])
 def test_a_few_disk_errors_are_told_as_they_are(kind: str, nursery: Nursery, tmp_path: Path) -> None:
     stage = Stage(kind=KINDS[kind], folder=tmp_path / kind)
     for call, error, number in QUICK:

@@ -11,8 +11,9 @@ from tests.support.transitions import KINDS, Stage
 CALLS_PER_NAME_MAX = 600
 """More than any one call is made in a transition: a command that never survives would loop for ever."""
 
-KILL_POINTS_MIN = {"request": 250, "admission": 250, "settlement": 250, "sending": 250}
-QUICK = (("pwrite64", 1), ("pwrite64", 3), ("fsync", 1), ("fdatasync", 1), ("write", 1))
+KILL_POINTS_MIN = {"request": 250, "admission": 250, "settlement": 150, "doubt": 150, "sending": 250}
+"""Less means that calls were missed. A report makes 200 in all, so its two ways have as many points as one other."""
+QUICK = (("pwrite64", 3), ("fsync", 3), ("fsync", 5), ("write", 1))
 
 pytestmark = [
     pytest.mark.skipif(not can_trace(), reason="strace is not here, or may not trace"),
@@ -31,7 +32,7 @@ def killed(stage: Stage, nursery: Nursery, blow: Blow, log: Path) -> str | None:
     return f"{'answered' if struck.answer else 'unanswered'}:{left}"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["request", "admission", "settlement", "sending"])
 def test_a_few_kills_leave_one_honest_state(kind: str, nursery: Nursery, tmp_path: Path) -> None:
     stage = Stage(kind=KINDS[kind], folder=tmp_path / kind)
     left = [

@@ -55,7 +55,7 @@ def admitted_in(sink: bytes) -> frozenset[str]:
         # A torn end was never acknowledged, and what is torn in the middle is no line of ours.
         with suppress(ValueError):
             span = json.loads(line)["span"]
-            if span["name"] == "effect.admitted":
+            if span["name"] == "permit.effect.admitted":
                 found.add(span["attributes"]["permit.effect.id"])
     return frozenset(found)
 
@@ -135,7 +135,7 @@ class Explorer:
         try:
             with closing(open_ledger(places, self.ring)) as ledger:
                 effects = ledger.read(lambda view: view.effects(states=tuple(EffectState)))
-                states = {one.effect_id: one.state for one in effects}
+                states = {str(one.effect_id): one.state for one in effects}
                 report = checked_ledger(places, self.ring)
                 sink = JsonlSink(self.made.sink, ledger.ledger_id, name="local", required=True)
                 refused = None

@@ -54,10 +54,10 @@ def work_ours(profile: str, first: int, tell: Tell) -> None:
 
 
 def make_naive(path: Path, ceiling: int) -> None:
-    """Make a ledger as one writes it at first: a flag and a number."""
+    """Make a ledger as one writes it at first: a list and a number."""
     with closing(DRIVER.connect(str(path), isolation_level=None)) as raw:
         raw.execute("PRAGMA journal_mode = WAL")
-        raw.execute("CREATE TABLE permits (name TEXT PRIMARY KEY, used INTEGER NOT NULL)")
+        raw.execute("CREATE TABLE used (name TEXT NOT NULL)")
         raw.execute("CREATE TABLE budget (remaining INTEGER NOT NULL)")
         raw.execute("INSERT INTO budget VALUES (?)", (ceiling,))
 
@@ -66,12 +66,11 @@ def work_naive(path: str, first: int, tell: Tell) -> None:
     """The same against a ledger that checks in one statement and acts in the next."""
     raw: Any = DRIVER.connect(path, isolation_level=None, timeout=60)
     for name in (f"n-{number}" for number in range(first, sys.maxsize)):
-        raw.execute("INSERT OR IGNORE INTO permits VALUES (?, 0)", (name,))
-        tell("asked", name)
-        used = raw.execute("SELECT used FROM permits WHERE name = ?", (name,)).fetchone()[0]
+        used = raw.execute("SELECT 1 FROM used WHERE name = ?", (name,)).fetchone()
         remaining = raw.execute("SELECT remaining FROM budget").fetchone()[0]
-        if not used and remaining > 0:
-            raw.execute("UPDATE permits SET used = 1 WHERE name = ?", (name,))
+        tell("asked", name)
+        if used is None and remaining > 0:
+            raw.execute("INSERT INTO used VALUES (?)", (name,))
             raw.execute("UPDATE budget SET remaining = ?", (remaining - 1,))
             tell("used", name)
         tell("tried", name)
@@ -232,8 +231,9 @@ def violations(told: Told, recorded: Recorded) -> list[str]:
     return found
 
 
-def main(whose: str, place: str, workers: str, attempts: str, seconds: str, seed: str) -> None:
+def main(arguments: list[str]) -> None:
     """Run one crowd and print what it was told."""
+    whose, place, workers, attempts, seconds, seed = arguments
     loose = Crowd(whose=whose, place=place, rng=random.Random(int(seed)))  # noqa: S311 - blows, not secrets
     loose.run(workers=int(workers), attempts=int(attempts), seconds=float(seconds))
     told = {
@@ -246,4 +246,4 @@ def main(whose: str, place: str, workers: str, attempts: str, seconds: str, seed
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

@@ -54,7 +54,7 @@ def record(profile: Path, watched: tuple[Path, ...], *, count: int, how: str, lo
         *(str(STRACE), "-f", "-y", "-qq", "-xx", "-s", str(DATA_BYTES_MAX)),
         *("-e", "signal=none", "-e", f"trace={_CALLS}", "-o", str(log)),
     ]
-    subprocess.run([*traced, *own], check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    subprocess.run([*traced, *own], check=True, capture_output=True)
     names = {str(path) for path in watched}
     folders = {str(path.parent) for path in watched}
     outbox = str(profile.parent / "outbox")
@@ -123,7 +123,7 @@ def _writes(rest: str, names: set[str]) -> list[Op]:
 
 @dataclass(slots=True)
 class _Inode:
-    """One file, whatever its name: what is on the disk, what is not yet there, and its length as the process sees it."""
+    """One file, whatever its name: what the disk has, what it has not yet, and its length as processes see it."""
 
     durable: bytearray
     pending: list[Op] = field(default_factory=list)

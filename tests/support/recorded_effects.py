@@ -18,8 +18,8 @@ EFFECTS_PER_OPENING = 4
 def weaken(how: str) -> None:
     """Take one guard of durability away in this process."""
     if how == "normal":
-        weak = {"synchronous": ("synchronous", "NORMAL", 1)}
-        connection._PRAGMAS = tuple(weak.get(row[0], row) for row in connection._PRAGMAS)  # type: ignore[misc]
+        rest = [row for row in connection._PRAGMAS if row[0] != "synchronous"]
+        setattr(connection, "_PRAGMAS", (("synchronous", "NORMAL", 1), *rest))  # noqa: B010 - a Final, on purpose
     elif how == "delete":
         store.journal_mode = lambda: "delete"
     elif how != "shipped":

@@ -180,6 +180,24 @@ def _after_settlement(issuer: Issuer, scene: Scene, answer: Mapping[str, object]
     return str(state)
 
 
+def _report_doubt(scene: Scene) -> Job:
+    return scene.job("report", effect=scene.effect, claim=scene.claim, succeeded=False)
+
+
+def _after_doubt(issuer: Issuer, scene: Scene, answer: Mapping[str, object] | None) -> str:
+    state = untouched_state(issuer, scene.effect)
+    # The answer is the same whether it stands on record or not: what is admitted counts as possibly sent.
+    assert answer is None or answer["code"] == "outcome_unknown", answer
+    assert state in {ADMITTED, EffectState.UNKNOWN}
+    assert money(issuer) == _more(scene, reserved=1)
+    issuer.report(scene.effect, scene.claim, succeeded=False)
+    assert untouched_state(issuer, scene.effect) is EffectState.UNKNOWN
+    assert money(issuer) == _more(scene, reserved=1)
+    assert issuer.admit(scene.effect).code == "outcome_unknown"
+    assert spans_named(issuer, scene.effect, "effect.unknown") == 1
+    return str(state)
+
+
 def _before_sending(issuer: Issuer, made: Made, name: str) -> Scene:
     return Scene(made=made, name=name, effect=ask_note(issuer, name), before=money(issuer))
 
@@ -234,6 +252,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "request": Kind(before=_before_request, job=_request, after=_after_request),
     "admission": Kind(before=_before_admission, job=_admit, after=_after_admission),
     "settlement": Kind(before=_before_settlement, job=_report, after=_after_settlement),
+    "doubt": Kind(before=_before_settlement, job=_report_doubt, after=_after_doubt),
     "sending": Kind(before=_before_sending, job=_commit, after=_after_sending),
 }
 

@@ -86,6 +86,7 @@ def run_tests(folder: Path, tests: Sequence[str], basetemp: Path) -> subprocess.
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        errors="replace",  # a failing test may show bytes that are no text
         timeout=TEST_SECONDS_MAX,
         check=False,
     )

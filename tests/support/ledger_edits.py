@@ -34,7 +34,11 @@ def _edit(name: str, what: str, table: str, key: str, *statements: str) -> Edit:
 
 
 def _of(state: str) -> str:
-    return f"(SELECT max(effect_id) FROM effects WHERE state = '{state}')"
+    # The first one below `org`, not any one: ids are random, and the edits name levels of that tree.
+    return (
+        f"(SELECT effect_id FROM effects WHERE state = '{state}' AND root_id = "
+        "(SELECT task_id FROM tasks WHERE name = 'org') ORDER BY prepared_ms, sequence LIMIT 1)"
+    )
 
 
 def _named(name: str) -> str:

@@ -33,7 +33,7 @@ COUNTED_SUFFIXES = frozenset({".py", ".sql", ".cedar", ".md"})
 
 # Written in pieces, so that this file does not contain what it looks for.
 FOREIGN_TEXT = {
-    "a folder of one machine": re.compile(r"(?<![\w.])/(?:work|root|Users|home/\w+|opt|tmp/scratch)/\w"),
+    "a folder of one machine": re.compile(r"(?<![\w.])/(?:work|root|Users|home/\w+|opt)/\w"),
     "a package registry": re.compile(
         "|".join(
             re.escape(head + "." + tail)
@@ -153,7 +153,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
         ("a folder of one machine", "/" + "home/alice/permits"),
         ("a package registry", "https://" + "pypi" + ".org/simple"),
         ("a package registry", "https://files." + "pythonhosted" + ".org/packages"),
-        ("an index option", "pip install --extra-" + "index-url x"),
+        ("an index option", "pip install --extra-" + "index" + "-url x"),
     ],
 )
 def test_the_search_for_foreign_text_finds_what_it_is_for(kind: str, line: str) -> None:
@@ -161,7 +161,7 @@ def test_the_search_for_foreign_text_finds_what_it_is_for(kind: str, line: str) 
 
 
 @pytest.mark.parametrize(
-    "line", ["${HOME}/.config/issuer", "/run/issuer/issuer.sock", "docs/work/x", "/var/lib"]
+    "line", ["${HOME}/.config/issuer", "/run/issuer/issuer.sock", "docs/workshop/x", "/var/lib"]
 )
 def test_the_search_for_foreign_text_lets_ordinary_paths_pass(line: str) -> None:
     assert not any(pattern.search(line) for pattern in FOREIGN_TEXT.values())

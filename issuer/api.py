@@ -44,11 +44,15 @@ class Issuer:
         recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
         observe: Callable[[str], None] = lambda _step: None,
         further_sinks: Sequence[Sink] = (),
+        reading: bool = False,
     ) -> Self:
         """Open the issuer whose profile is at `profile`.
 
         `clock`, `recorder`, `observe` and `further_sinks` are for embedding hosts and tests: the time in
         milliseconds, the maker of spans, who is told each numbered step, and sinks beside the profile's own.
+
+        With `reading` it is opened to look at what is on record: nothing is permitted, and broken policies are no
+        obstacle.
 
         Raises:
             ProfileRefused, BundleRefused, EngineUnfit, SetupError, Fault: it cannot be used; nothing was changed.
@@ -56,9 +60,15 @@ class Issuer:
         places = Places(Path(profile).absolute())
         seen = look_at_terms(places)
         house = open_house(
-            Path(profile), clock=clock, recorder=recorder, observe=observe, further_sinks=further_sinks
+            Path(profile),
+            clock=clock,
+            recorder=recorder,
+            observe=observe,
+            further_sinks=further_sinks,
+            reading=reading,
         )
-        return cls(house, local_caller(house.profile.people), CurrentTerms(house, places, seen).house)
+        current = (lambda: house) if reading else CurrentTerms(house, places, seen).house
+        return cls(house, local_caller(house.profile.people), current)
 
     def _visit(self, command: str) -> Visit:
         return Visit(house=self._current(), caller=self._caller, command=command)

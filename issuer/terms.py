@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from issuer.credentials import credential_reader
 from issuer.errors import SetupError
@@ -68,25 +69,34 @@ def _prove_engine() -> None:
     run_canaries()
 
 
-def load_policies(profile: Profile, places: Places) -> tuple[Bundle, Directory]:
+_CLOSED: Final = {"closed.cedar": '@id("reading-only")\nforbid (principal, action, resource);\n'}
+"""What a house that only reads decides by: nothing is permitted."""
+
+
+def load_policies(profile: Profile, places: Places, *, reading: bool = False) -> tuple[Bundle, Directory]:
     """Return bundle and directory, or refuse the bundle as a whole (POL-04).
+
+    With `reading` the owner's policies are not looked at and nothing is permitted: what is on record can be read while
+    they are broken (LED-04).
 
     Raises:
         BundleRefused, EngineUnfit, SetupError: nothing of it is used.
     """
-    _prove_engine()
     catalogue = build_catalogue(profile)
+    if reading:
+        return load_bundle(_CLOSED, catalogue), build_directory(profile, catalogue)
+    _prove_engine()
     return load_bundle(read_policies(places.policies), catalogue), build_directory(profile, catalogue)
 
 
-def read_terms(places: Places) -> Terms:
+def read_terms(places: Places, *, reading: bool = False) -> Terms:
     """Read profile, policies and registries, or refuse them as a whole.
 
     Raises:
         ProfileRefused, BundleRefused, EngineUnfit, SetupError: nothing of it is used.
     """
     profile = load_profile(places.profile)
-    bundle, directory = load_policies(profile, places)
+    bundle, directory = load_policies(profile, places, reading=reading)
     operations = build_operations(
         profile, folder=places.folder, credentials=credential_reader(places.credentials)
     )

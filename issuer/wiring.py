@@ -85,17 +85,19 @@ def open_house(
     recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
     observe: Callable[[str], None] = _unobserved,
     further_sinks: Sequence[Sink] = (),
+    reading: bool = False,
 ) -> House:
     """Put one issuer together.
 
-    `further_sinks` are sinks of an embedding host, beside the profile's own.
+    `further_sinks` are sinks of an embedding host, beside the profile's own. With `reading` nothing is permitted, and
+    the owner's policies may be broken.
 
     Raises:
         ProfileRefused, BundleRefused, EngineUnfit, SetupError: what the owner wrote cannot be used.
         Fault: ledger, keys, sinks or protected store cannot be used.
     """
     places = Places(profile_path.absolute())
-    terms = read_terms(places)
+    terms = read_terms(places, reading=reading)
     profile = terms.profile
     ring = open_key_ring(places.keys)
     ledger = open_ledger(places, ring, clock=clock, recorder=recorder, observe=observe)

@@ -1,6 +1,7 @@
 """What the owner wrote: profile, policies, operations; and the credentials that operations name."""
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,26 @@ def policies(known: Known) -> Iterator[Finding]:
     for found in bundle.warnings:
         yield Finding(check="policies", ok=True, says=str(found), next="Look at it.")
     yield Finding(check="policies", ok=True, says=f"{len(bundle.policies)} policies load.")
+    yield from _looks_forgotten(known)
+
+
+def _looks_forgotten(known: Known) -> Iterator[Finding]:
+    """Point at what no rule is broken by, and nobody can have meant."""
+    from issuer.policy_files import POLICY_SUFFIX, read_policies
+
+    profile = known.the_profile()
+    members = {group for person in profile.people.values() for group in person.groups}
+    members |= {group for actor in profile.actors.values() for group in actor.groups}
+    for name, text in read_policies(known.places.policies).items():
+        for group in sorted(set(re.findall(r'Group::"([^"]+)"', text)) - members):
+            says = f"{name} names the group {group}, which nobody is in."
+            yield Finding(
+                check="policies", ok=True, says=says, next="Look at its spelling, or at the profile."
+            )
+    for path in sorted(known.places.policies.iterdir()):
+        if path.suffix not in {POLICY_SUFFIX, ".toml"}:
+            says = f"{path.name} is not read: policies end in {POLICY_SUFFIX}."
+            yield Finding(check="policies", ok=True, says=says, next="Rename it, or take it away.")
 
 
 def operations(known: Known) -> Iterator[Finding]:

@@ -343,6 +343,25 @@ def test_two_troubles_are_both_told_and_the_exit_code_is_that_of_the_first_to_re
 # ------------------------------------------------------------------------------------------ hints
 
 
+def test_a_group_without_members_a_file_that_is_not_read_and_a_missing_folder_are_hints(
+    tmp_path: Path,
+) -> None:
+    text = STANDARD_PROFILE.replace("@UID@", str(os.getuid())).replace("@PORT@", "9")
+    text = text.replace(
+        'host = { deadline = "5m" }',
+        'file = { action = "create", root = "drafts", path = "{name}", content = "x" }',
+    )
+    made = made_issuer(tmp_path / "f0", text, {"p.cedar": STANDARD_POLICY.replace('"bots"', '"bost"')})
+    (made.folder / "policies" / "more.txt").write_text("forgotten", encoding="utf-8")
+    ran = issuer_here("doctor", "--json", at=made.folder)
+    found = findings(ran)
+    said = [finding["says"] for name in ("policies", "operations") for finding in found[name]]
+    assert (ran.exit, ran.code) == (0, "found")
+    assert "p.cedar names the group bost, which nobody is in." in said
+    assert "more.txt is not read: policies end in .cedar." in said
+    assert "The operation publish works in drafts/, which does not exist." in said
+
+
 def test_what_could_be_better_is_a_hint_and_no_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

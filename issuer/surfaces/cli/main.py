@@ -124,14 +124,14 @@ def task_open(
 @common
 def task_show(settings: Settings, name: str) -> None:
     """Show the task NAME with its budget."""
-    run_with_issuer(settings, lambda issuer: issuer.task_show(name))
+    run_with_issuer(settings, lambda issuer: issuer.task_show(name), reading=True)
 
 
 @task.command("list")
 @common
 def task_list(settings: Settings) -> None:
     """List every task."""
-    run_with_issuer(settings, lambda issuer: issuer.task_list())
+    run_with_issuer(settings, lambda issuer: issuer.task_list(), reading=True)
 
 
 @task.command("close")
@@ -251,7 +251,7 @@ def report(settings: Settings, effect: str, claim: str, outcome: str, cost: tupl
 @common
 def show(settings: Settings, effect: str) -> None:
     """Show EFFECT with everything on record about it."""
-    run_with_issuer(settings, lambda issuer: issuer.show(effect))
+    run_with_issuer(settings, lambda issuer: issuer.show(effect), reading=True)
 
 
 @group.command("list")
@@ -259,7 +259,7 @@ def show(settings: Settings, effect: str) -> None:
 @common
 def list_effects(settings: Settings, states: tuple[str, ...]) -> None:
     """List effects, oldest first."""
-    run_with_issuer(settings, lambda issuer: issuer.list(states))
+    run_with_issuer(settings, lambda issuer: issuer.list(states), reading=True)
 
 
 @group.group()
@@ -274,7 +274,7 @@ def audit(settings: Settings) -> None:
 @common
 def audit_timeline(settings: Settings, effect: str) -> None:
     """Show the whole story of EFFECT, span by span."""
-    run_with_issuer(settings, lambda issuer: issuer.timeline(effect))
+    run_with_issuer(settings, lambda issuer: issuer.timeline(effect), reading=True)
 
 
 @group.group()

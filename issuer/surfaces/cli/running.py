@@ -73,7 +73,7 @@ def _no_profile(settings: Settings) -> int:
     return trouble("malformed", say, as_json=settings.as_json)
 
 
-def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]") -> None:
+def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]", *, reading: bool = False) -> None:
     """Open the issuer of the profile in force, run one command, show its answer and exit with its code."""
 
     def opened() -> int:
@@ -81,7 +81,7 @@ def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]") -> No
 
         if not settings.profile_path.exists():
             return _no_profile(settings)
-        with Issuer.open(settings.profile_path) as issuer:
+        with Issuer.open(settings.profile_path, reading=reading) as issuer:
             answer = run(issuer)
             # Shown before anything is let go of: trouble in closing must not lose the answer of a send.
             show(answer, as_json=settings.as_json)

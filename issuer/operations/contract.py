@@ -14,8 +14,8 @@ from typing import Final, Protocol
 
 from ledger.model import DurationMs, EffectId, InstantMs
 
-PREPARE_BYTES_MAX: Final = 16 * 1024
-"""Bytes of what preparation may pin (destination and preconditions): they stand in the binding, 64 KiB at most."""
+PREPARE_BYTES_MAX: Final = 24 * 1024
+"""Bytes, as JSON, of what an adapter may pin: the longest URL twice, addresses and names; well inside a binding."""
 
 
 class NotDispatchedError(Exception):
@@ -71,11 +71,12 @@ class Request:
 class Preparation:
     """What preparation pins in the binding (EFF-02). All of it is JSON-able: text, whole numbers, lists, objects.
 
+    More than `PREPARE_BYTES_MAX` of it is refused before anything is stored (EFF-06).
+
     Attributes:
         actual: canonical identity of the object that will change, not an alias or link (e.g. device and inode).
         destination: endpoint identity, resolved addresses, account and credential scope; never a credential.
         preconditions: what must still hold at commit (e.g. the digest of the file to replace).
-        content: non-public material that dispatch needs and that is not derived from the payload; usually empty.
     """
 
     actual: Mapping[str, object]

@@ -7,24 +7,20 @@ so keys and names of the profile may be repeated; values of registry cells never
 This module knows neither TOML nor the models. `issuer/profile/positions.py` comes next.
 """
 
-import difflib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from issuer.likeness import did_you_mean
 from issuer.profile.limits import FINDINGS_MAX
 
-__all__ = ["Finding", "FindingCode", "KeyPath", "Problem", "ProfileRefused", "dotted", "nearest"]
+__all__ = ["Finding", "FindingCode", "KeyPath", "Problem", "ProfileRefused", "dotted"]
 
 KeyPath = tuple[str | int, ...]
 """Where a value stands in the parsed document: table keys and list indexes from the root."""
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
-
-_LIKENESS_MIN: Final = 0.6
-"""difflib's own default: a transposition or one missing letter in a short name is still found."""
 
 
 class FindingCode(StrEnum):
@@ -106,14 +102,7 @@ class Problem:
 
     def sentence(self) -> str:
         """Return the message with "did you mean" appended where a near name exists."""
-        hint = nearest(self.wanted, self.candidates) if self.wanted is not None else None
-        return self.message if hint is None else f'{self.message} Did you mean "{hint}"?'
-
-
-def nearest(wanted: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate most like `wanted` (difflib ratio of at least 0.6), or None."""
-    found = difflib.get_close_matches(wanted[:200], list(candidates), n=1, cutoff=_LIKENESS_MIN)
-    return found[0] if found else None
+        return f"{self.message} {did_you_mean(self.wanted, self.candidates)}".rstrip()
 
 
 def dotted(path: KeyPath) -> str:

@@ -54,11 +54,6 @@ class Answer:
         """Whether asking again for the same effect may be answered otherwise."""
         return CODES[self.code].retryable
 
-    @property
-    def is_no(self) -> bool:
-        """Whether this is a no, or not (yet) a yes."""
-        return self.exit is not Exit.DONE
-
     def as_json(self) -> dict[str, object]:
         """Return the answer as the one JSON object of every surface."""
         return {

@@ -13,7 +13,7 @@ from ledger.refusals import Refusal, RefusalCode
 
 def available(line: BudgetLine | None) -> int:
     """Return what one task can still reserve of a unit: 0 where it names none, `AMOUNT_MAX` where it inherits."""
-    if line is None or line.overrun > 0:
+    if line is None or line.overrun > 0 or line.above > 0:
         return 0
     if line.ceiling is None:
         return AMOUNT_MAX
@@ -28,15 +28,30 @@ def remaining(path: tuple[PathNode, ...], units: Iterable[Unit]) -> Mapping[Unit
 def refuse_cost(path: tuple[PathNode, ...], cost: Mapping[Unit, int]) -> Refusal | None:
     """Refuse a cost that any level of `path` cannot bear, naming unit and level; the lowest level speaks first.
 
-    An overrun anywhere on the path blocks a unit whatever is left of it (BUD-03).
+    An overrun anywhere on the path blocks a unit whatever is left of it, and so does usage above a lowered ceiling
+    (BUD-03).
     """
     for node in path:
         for unit, amount in cost.items():
             line = node.budget.get(unit)
             if line is not None and line.overrun > 0:
                 return Refusal(code=RefusalCode.BUDGET_OVERRUN, field=unit, level=node.task.name)
-            if amount > available(line):
+            # Above its ceiling a unit bears nothing, not even nothing: the CHECK would refuse it less politely.
+            if amount > available(line) or (line is not None and line.above > 0):
                 return Refusal(code=RefusalCode.BUDGET_EXCEEDED, field=unit, level=node.task.name)
+    return None
+
+
+def refuse_wider_ceiling(path: tuple[PathNode, ...], ceilings: Mapping[Unit, int | None]) -> Refusal | None:
+    """Refuse ceilings of a task below `path`, its parent first, above the nearest one up there (BUD-01).
+
+    A level that inherits is passed over, and one that does not name the unit has zero.
+    """
+    for unit, ceiling in ceilings.items():
+        bounds = ((node.task.name, node.task.ceilings.get(unit, 0)) for node in path)
+        level, above = next(((name, bound) for name, bound in bounds if bound is not None), ("", AMOUNT_MAX))
+        if ceiling is not None and ceiling > above:
+            return Refusal(code=RefusalCode.FORBIDDEN, field="budget", level=level)
     return None
 
 

@@ -15,10 +15,12 @@ from ledger.model import (
     EffectId,
     Evidence,
     Permit,
+    PermitId,
     SinkRegistration,
     Task,
     TaskId,
     TaskState,
+    Tombstone,
     Transition,
     Unit,
 )
@@ -27,10 +29,9 @@ from ledger.states import EffectState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOpened:
-    """A new task with a ceiling per unit; None is `inherit`, an absent unit is zero (BUD-01)."""
+    """A new task with its ceilings and its scope (BUD-01, BUD-06)."""
 
     task: Task
-    ceilings: Mapping[Unit, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,24 @@ class TaskMoved:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CeilingGranted:
     """An owner adds `amount` (at least 1) to a task's own ceiling of a unit: an append-only row."""
+
+    task_id: TaskId
+    unit: Unit
+    amount: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CeilingLowered:
+    """An owner lowers a task's own ceiling of a unit to `ceiling`, or gives one to a unit that inherited (BUD-03)."""
+
+    task_id: TaskId
+    unit: Unit
+    ceiling: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverrunAccepted:
+    """An owner counts `amount` of a task's overrun as spent; what is over the ceiling then blocks as usage (BUD-03)."""
 
     task_id: TaskId
     unit: Unit
@@ -75,7 +94,7 @@ class DecisionRecorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitIssued:
-    """A sealed permit, and what it takes from the bounds of its class (POL-03)."""
+    """A sealed permit, and what it takes from the bounds of its class and the slots of its tasks (POL-03, BUD-06)."""
 
     permit: Permit
     takes: tuple[CounterTake, ...]
@@ -118,6 +137,34 @@ class EvidenceAdded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionReplayed:
+    """An admission that a restored ledger knows from its sink only: spent, and held in full (LED-08).
+
+    `takes` is what issuing it had taken from slots and bounds; they count even where a bound is lower by now.
+    """
+
+    effect_id: EffectId
+    permit_id: PermitId
+    task_id: TaskId
+    cost: Mapping[Unit, int]
+    takes: tuple[CounterTake, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectCollected:
+    """An effect that is over becomes a tombstone; its rows go, its uses and totals stay (LED-02, PER-04)."""
+
+    tombstone: Tombstone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TombstonesForgotten:
+    """Tombstones of effects that never had a permit go: at least one, each over without an admission (LED-02)."""
+
+    effect_ids: tuple[EffectId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRegistered:
     """A sink and its place become part of this ledger (AUD-02, AUD-03)."""
 
@@ -128,6 +175,8 @@ Change = (
     TaskOpened
     | TaskMoved
     | CeilingGranted
+    | CeilingLowered
+    | OverrunAccepted
     | EffectPrepared
     | EffectMoved
     | DecisionRecorded
@@ -136,13 +185,20 @@ Change = (
     | CostReserved
     | CostSettled
     | EvidenceAdded
+    | AdmissionReplayed
+    | EffectCollected
+    | TombstonesForgotten
     | SinkRegistered
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One transition with everything that it changes; its span row is written first (AUD-01)."""
+    """One transition with everything that it changes; its span row is written first (AUD-01).
+
+    With `begins_epoch` the span is the first of that later epoch (LED-08).
+    """
 
     transition: Transition
     changes: tuple[Change, ...] = field(default=())
+    begins_epoch: int | None = None

@@ -88,6 +88,11 @@ class CommitUncertain(Fault):
 
     blame = "world"
 
+    def __init__(self, message: str, *, disk_was_full: bool = False) -> None:
+        """Take one sentence, and whether it was the disk that had no room."""
+        super().__init__(message)
+        self.disk_was_full = disk_was_full
+
 
 class Broken(Fault):
     """An invariant of our own does not hold; nothing a caller sends should be able to cause it."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, NewType
+from typing import Final, NewType, Self
 
 from ledger.errors import Broken, Malformed
 from ledger.states import EffectState
@@ -115,9 +115,47 @@ class Tier(StrEnum):
     APPROVAL = "approval"
 
 
+Slots = Mapping[str, int | None]
+"""How many admissions of each name; None where only the ancestors' counts hold (`inherit`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What one task names.
+
+    Attributes:
+        classes: the classes; None only in a task from before tasks named any, which leaves them open.
+        operations: the exact operations; None leaves those of the classes open.
+        resources: the exact resources; None leaves them open.
+    """
+
+    classes: Slots | None
+    operations: Slots | None = None
+    resources: Slots | None = None
+
+    def names(self) -> tuple[tuple[str, Slots | None], ...]:
+        """Return what is named, by kind, in the order in which a refusal speaks."""
+        return (("class", self.classes), ("operation", self.operations), ("resource", self.resources))
+
+    def inherited(self) -> Self:
+        """Return the scope of a child that says nothing: the same names, bounded by its ancestors alone."""
+
+        def open_counts(slots: Slots | None) -> Slots | None:
+            return None if slots is None else MappingProxyType(dict.fromkeys(slots))
+
+        return type(self)(
+            classes=open_counts(self.classes),
+            operations=open_counts(self.operations),
+            resources=open_counts(self.resources),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One node of the task tree (BUD-01)."""
+    """One node of the task tree (BUD-01), as it stands now.
+
+    `ceilings` is what its grants add up to: None is `inherit`, an absent unit is zero.
+    """
 
     task_id: TaskId
     name: str
@@ -129,6 +167,8 @@ class Task:
     expires_ms: InstantMs
     state: TaskState
     opened_ms: InstantMs
+    ceilings: Mapping[Unit, int | None]
+    scope: Scope
 
     def __post_init__(self) -> None:
         """Refuse a task that could not stand in a tree."""
@@ -145,7 +185,8 @@ class Task:
 class BudgetLine:
     """What one task may spend of one unit, and what it has (BUD-01..03).
 
-    `ceiling` None means the task has no bound of its own and only its ancestors' bounds hold (`inherit`).
+    `ceiling` None means the task has no bound of its own and only its ancestors' bounds hold (`inherit`). `above` is by
+    how much reserved and settled stood over the ceiling when it was lowered, and still do: it blocks (BUD-03).
     """
 
     task_id: TaskId
@@ -154,6 +195,7 @@ class BudgetLine:
     reserved: int
     settled: int
     overrun: int
+    above: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +235,11 @@ class Effect:
     protected: bool
     prepared_ms: InstantMs
     expires_ms: InstantMs
+    window_ends_ms: InstantMs = InstantMs(0)
+    """From when on nothing outside can still refer to it: its permit is over, its sender's deadline too, and the service
+    has forgotten its key (PER-04); never before `expires_ms`."""
+    replayed: bool = False
+    """Whether a restore made it from its spans: its binding is then known by its digest only (LED-08)."""
     last_span: str = ""
     sequence: int = 0
 
@@ -286,26 +333,68 @@ class CounterTake:
     """The words a refusal gives for this bound: a task name, or the day."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """What stays of an effect that was collected: enough to know it again, and to recreate nothing (PER-04, EFF-11)."""
+
+    effect_id: EffectId
+    state: EffectState
+    caller: str
+    task_id: TaskId
+    subject: str
+    actor: str
+    operation: str
+    request_key: str
+    request: bytes
+    content_key: bytes
+    resource_key: bytes
+    permit_id: PermitId | None
+    prepared_ms: InstantMs
+    ended_ms: InstantMs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """How much the ledger holds (LED-02): retained effects and tombstones, bytes of records, spans and their bytes."""
+
+    effects: int
+    tombstones: int
+    record_bytes: int
+    spans: int
+    span_bytes: int
+
+
 class TransitionName(StrEnum):
     """What happened, one name per kind of transition; `audit.vocabulary` lists the attributes of each."""
 
     LEDGER_CREATED = "ledger.created"
     SINK_REGISTERED = "sink.registered"
     PROBE = "ledger.probe"
+    LEDGER_MIGRATED = "ledger.migrated"
+    LEDGER_COLLECTED = "ledger.collected"
+    LEDGER_BACKED_UP = "ledger.backed_up"
+    LEDGER_RESTORED = "ledger.restored"
+    CLOCK_ACCEPTED = "ledger.clock_accepted"
     TASK_OPENED = "task.opened"
+    TASK_FROZEN = "task.frozen"
+    TASK_THAWED = "task.thawed"
     TASK_CLOSED = "task.closed"
     TASK_GRANTED = "task.granted"
+    TASK_LOWERED = "task.lowered"
+    OVERRUN_ACCEPTED = "task.overrun_accepted"
     EFFECT_PREPARED = "effect.prepared"
     EFFECT_PERMITTED = "effect.permitted"
     EFFECT_AWAITING_APPROVAL = "effect.awaiting_approval"
     EFFECT_DENIED = "effect.denied"
     EFFECT_EXPIRED = "effect.expired"
     EFFECT_WITHDRAWN = "effect.withdrawn"
+    EFFECT_REVOKED = "effect.revoked"
     EFFECT_ADMITTED = "effect.admitted"
     EFFECT_SUCCEEDED = "effect.succeeded"
     EFFECT_FAILED = "effect.failed"
     EFFECT_NO_EFFECT = "effect.no_effect"
     EFFECT_UNKNOWN = "effect.unknown"
+    EFFECT_REPLAYED = "effect.replayed"
     EFFECT_REPORTED = "effect.reported"
     REFUSED = "refused"
 

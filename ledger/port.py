@@ -9,16 +9,19 @@ Next: `ledger.sqlite.store` implements it; `tests/contract` is the suite every s
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ledger.changes import Step
+from ledger.errors import LedgerCorrupt
 from ledger.model import (
+    Amounts,
     BudgetLine,
     Claim,
     DecisionRow,
     Effect,
     EffectId,
     Evidence,
+    Holdings,
     InstantMs,
     LedgerId,
     PathNode,
@@ -31,6 +34,7 @@ from ledger.model import (
     SpanRow,
     Task,
     TaskId,
+    Tombstone,
     Transition,
     Unit,
 )
@@ -66,6 +70,10 @@ class View(Protocol):
         """Return the position of the last span."""
         ...
 
+    def last_entry_ms(self) -> InstantMs:
+        """Return the instant of the last entry: the clock is held against it (PER-03)."""
+        ...
+
     def task_named(self, name: str) -> Task | None:
         """Return the task of that name."""
         ...
@@ -90,8 +98,10 @@ class View(Protocol):
         """Say whether an effect is as it was prepared, and not as someone without the keys wrote it (LED-06)."""
         ...
 
-    def demand_pending(self) -> None:
-        """Recount the effects that may still be admitted, and compare with the head (LED-06).
+    def demand_pending(self, effect_id: EffectId) -> None:
+        """Prove that the effects that may still be admitted are those that the head knows (LED-06).
+
+        Only those that share a bucket of the register with `effect_id` are read (LED-07).
 
         Raises:
             LedgerCorrupt: someone without the keys put one among them, or took one away.
@@ -108,6 +118,18 @@ class View(Protocol):
 
     def effects_over(self, now: InstantMs, *, limit: int) -> Sequence[Effect]:
         """Return at most `limit` effects whose binding is over at `now` and that were never admitted or ended."""
+        ...
+
+    def unused_beyond(self, newest: int, *, limit: int) -> Sequence[EffectId]:
+        """Return at most `limit` effects that are over without an admission, but none of the `newest` to end."""
+        ...
+
+    def settled_past(self, now: InstantMs, *, limit: int) -> Sequence[EffectId]:
+        """Return at most `limit` effects with an outcome whose window is over at `now`, the longest over first."""
+        ...
+
+    def tombstones_beyond(self, newest: int, *, limit: int) -> Sequence[EffectId]:
+        """Return at most `limit` tombstones of effects that never had a permit, but none of the `newest`."""
         ...
 
     def permit(self, effect_id: EffectId) -> Permit | None:
@@ -139,7 +161,11 @@ class View(Protocol):
         ...
 
     def counter(self, counter: str) -> int:
-        """Return how much of a class bound is used (POL-03); 0 where nothing ever was."""
+        """Return how much of a class bound or of a task's slots is used (POL-03, BUD-06); 0 where nothing ever was."""
+        ...
+
+    def takes(self, effect_id: EffectId) -> Mapping[str, int]:
+        """Return what the permit of an effect took, by counter; giving it back does not remove it."""
         ...
 
     def repetition_of_content(self, content_key: bytes) -> Repetition:
@@ -164,6 +190,26 @@ class View(Protocol):
 
     def span_at(self, sequence: int) -> SpanRow | None:
         """Return the span at a sequence."""
+        ...
+
+    def epoch_after(self, epoch: int) -> SpanRow | None:
+        """Return the first span of the first epoch later than `epoch` (LED-08)."""
+        ...
+
+    def tombstone(self, effect_id: EffectId) -> Tombstone | None:
+        """Return what stays of a collected effect (PER-04)."""
+        ...
+
+    def tombstone_for_key(self, caller: str, task_id: TaskId, request_key: str) -> Tombstone | None:
+        """Return what stays of the collected effect that this caller made in this task under this key (EFF-11)."""
+        ...
+
+    def holdings(self) -> Holdings:
+        """Return how much the ledger holds (LED-02)."""
+        ...
+
+    def unended(self, task_id: TaskId, *, limit: int) -> int:
+        """Count a task's effects that are pending or unresolved, up to `limit` (LED-02)."""
         ...
 
     def sinks(self) -> Sequence[SinkRegistration]:
@@ -215,8 +261,15 @@ class Ledger(Protocol):
         """The identity that seals and sinks are bound to."""
         ...
 
-    def transact(self, decide: Decide[T]) -> Committed[T]:
+    @property
+    def damage(self) -> LedgerCorrupt | None:
+        """What cannot be trusted in it, where it was opened to be looked at all the same (LED-04)."""
+        ...
+
+    def transact(self, decide: Decide[T], *, accept_clock: bool = False) -> Committed[T]:
         """Take the lock, read the time, let `decide` look and choose, write every step with its span, commit.
+
+        With `accept_clock` the clock is believed as it reads, by an operator's decision (PER-03).
 
         Raises:
             LedgerUnavailable: nothing was written (locked, full, read-only, replaced, unsafe).
@@ -253,3 +306,40 @@ class Authenticator(Protocol):
     def is_authentic(self, domain: str, data: bytes, tag: bytes) -> bool:
         """Say whether `tag` was made for exactly this domain and data by a key that still counts."""
         ...
+
+
+class SealedEffect(NamedTuple):
+    """What an effect's row says of all that its permit's seal holds; `cost` is read from its text."""
+
+    effect_id: str
+    task_id: str
+    state: str
+    binding_digest: bytes
+    cost: Amounts
+
+
+class SealedPermit(NamedTuple):
+    """What a permit's row says of all that its seal holds, and the seal."""
+
+    permit_id: str
+    seal: str
+    tier: str
+    issued_ms: int
+    expires_ms: int
+
+
+class SpanColumns(NamedTuple):
+    """A span as its row says it, for holding the body against the columns beside it; a check makes one per span."""
+
+    epoch: int
+    lane: int
+    sequence: int
+    span_id: str
+    trace_id: str
+    name: str
+    story: str
+    at_ms: int
+    body: bytes
+    leaf: bytes
+    effect_id: str | None
+    state_to: str | None

@@ -30,6 +30,7 @@ class RefusalCode(StrEnum):
     AUDIT_PENDING = "audit_pending"
     ALREADY_CONSUMED = "already_consumed"
     NAME_TAKEN = "name_taken"
+    NOTHING_TO_CHANGE = "nothing_to_change"
     NOT_PERMITTED_YET = "not_permitted_yet"
     DENIED = "denied"
     POLICY_ERROR = "policy_error"
@@ -37,12 +38,17 @@ class RefusalCode(StrEnum):
     WITHDRAWN = "withdrawn"
     REVOKED = "revoked"
     EXPIRED = "expired"
+    OUTSIDE_TASK = "outside_task"
+    COLLECTED = "collected"
     TASK_CLOSED = "task_closed"
+    TASK_FROZEN = "task_frozen"
     TASK_EXPIRED = "task_expired"
     PERMIT_BROKEN = "permit_broken"
     PREPARE_AGAIN = "prepare_again"
     CANNOT_PREPARE = "cannot_prepare"
     CLASS_EXHAUSTED = "class_exhausted"
+    SLOTS_EXHAUSTED = "slots_exhausted"
+    TASK_FULL = "task_full"
     BUDGET_OVERRUN = "budget_overrun"
     BUDGET_EXCEEDED = "budget_exceeded"
     LEDGER_FULL = "ledger_full"
@@ -65,6 +71,7 @@ RETRYABLE: Final = MappingProxyType(
         RefusalCode.AUDIT_PENDING: False,
         RefusalCode.ALREADY_CONSUMED: False,
         RefusalCode.NAME_TAKEN: False,
+        RefusalCode.NOTHING_TO_CHANGE: False,
         RefusalCode.NOT_PERMITTED_YET: False,
         RefusalCode.DENIED: False,
         RefusalCode.POLICY_ERROR: False,
@@ -72,12 +79,17 @@ RETRYABLE: Final = MappingProxyType(
         RefusalCode.WITHDRAWN: False,
         RefusalCode.REVOKED: False,
         RefusalCode.EXPIRED: False,
+        RefusalCode.OUTSIDE_TASK: False,
+        RefusalCode.COLLECTED: False,
         RefusalCode.TASK_CLOSED: False,
+        RefusalCode.TASK_FROZEN: True,
         RefusalCode.TASK_EXPIRED: False,
         RefusalCode.PERMIT_BROKEN: False,
         RefusalCode.PREPARE_AGAIN: False,
         RefusalCode.CANNOT_PREPARE: False,
         RefusalCode.CLASS_EXHAUSTED: False,
+        RefusalCode.SLOTS_EXHAUSTED: False,
+        RefusalCode.TASK_FULL: True,
         RefusalCode.BUDGET_OVERRUN: False,
         RefusalCode.BUDGET_EXCEEDED: True,
         RefusalCode.LEDGER_FULL: True,
@@ -104,9 +116,3 @@ class Refusal:
     def retryable(self) -> bool:
         """Whether a retry of the same effect may change the answer."""
         return RETRYABLE[self.code]
-
-
-def most_severe(refusals: tuple[Refusal, ...]) -> Refusal | None:
-    """Give the refusal that comes first in the precedence list, or None where there is none."""
-    order = {code: place for place, code in enumerate(RefusalCode)}
-    return min(refusals, key=lambda refusal: order[refusal.code], default=None)

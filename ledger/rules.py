@@ -48,7 +48,9 @@ def refuse_path(path: tuple[PathNode, ...], now: InstantMs) -> Refusal | None:
         return Refusal(code=RefusalCode.UNKNOWN_REFERENCE, field="task")
     for node in path:
         if node.task.state is not TaskState.OPEN:
-            return Refusal(code=RefusalCode.TASK_CLOSED, level=node.task.name)
+            is_frozen = node.task.state is TaskState.FROZEN
+            code = RefusalCode.TASK_FROZEN if is_frozen else RefusalCode.TASK_CLOSED
+            return Refusal(code=code, level=node.task.name)
         if now >= node.task.expires_ms:
             return Refusal(code=RefusalCode.TASK_EXPIRED, level=node.task.name)
     return None

@@ -36,14 +36,18 @@ _OUTCOMES: Final = frozenset({EffectState.SUCCEEDED, EffectState.FAILED, EffectS
 LEGAL_MOVES: Final = MappingProxyType(
     {
         EffectState.PREPARED: frozenset(
-            {EffectState.AWAITING_APPROVAL, EffectState.PERMITTED, EffectState.DENIED},
+            {
+                *(EffectState.AWAITING_APPROVAL, EffectState.PERMITTED, EffectState.DENIED),
+                EffectState.UNKNOWN,
+            },
         )
         | _ENDS_BEFORE_ADMISSION,
         EffectState.AWAITING_APPROVAL: frozenset(
-            {EffectState.PERMITTED, EffectState.DENIED, EffectState.DECLINED},
+            {EffectState.PERMITTED, EffectState.DENIED, EffectState.DECLINED, EffectState.UNKNOWN},
         )
         | _ENDS_BEFORE_ADMISSION,
-        EffectState.PERMITTED: frozenset({EffectState.ADMITTED}) | _ENDS_BEFORE_ADMISSION,
+        EffectState.PERMITTED: frozenset({EffectState.ADMITTED, EffectState.UNKNOWN})
+        | _ENDS_BEFORE_ADMISSION,
         EffectState.ADMITTED: _OUTCOMES | {EffectState.UNKNOWN},
         EffectState.UNKNOWN: _OUTCOMES,
         EffectState.DENIED: frozenset(),
@@ -56,13 +60,22 @@ LEGAL_MOVES: Final = MappingProxyType(
         EffectState.NO_EFFECT: frozenset(),
     },
 )
-"""From each state, the states it may move to (LED-05)."""
+"""From each state, the states it may move to (LED-05).
+
+From a pending state to `unknown` only a restore moves an effect; the database asks for the span that says so.
+"""
 
 PENDING: Final = frozenset({EffectState.PREPARED, EffectState.AWAITING_APPROVAL, EffectState.PERMITTED})
 """Not decided or not used yet: may still expire, and nothing was sent."""
 
 UNRESOLVED: Final = frozenset({EffectState.ADMITTED, EffectState.UNKNOWN})
 """Possibly sent and not known to have ended: the maximum cost stays held (BUD-04)."""
+
+UNUSED: Final = _ENDS_BEFORE_ADMISSION | {EffectState.DENIED, EffectState.DECLINED}
+"""Over without an admission: nothing was sent, nothing is held, and no service ever heard of it (LED-02)."""
+
+SETTLED: Final = _OUTCOMES
+"""Over after an admission, with a known outcome."""
 
 SLOT_RETURNING: Final = frozenset(
     {

@@ -62,6 +62,31 @@ class Frontier:
         return self.size.to_bytes(SIZE_BYTES, "big") + b"".join(self.peaks)
 
 
+class GrowingTree:
+    """The frontier over a stream of leaves, without one value per leaf: for whoever reads a whole trail."""
+
+    __slots__ = ("_peaks", "size")
+
+    def __init__(self) -> None:
+        """Have no leaf yet."""
+        self.size = 0
+        self._peaks: list[bytes] = []
+
+    def add(self, leaf: bytes) -> None:
+        """Append one leaf hash (RFC 9162 section 2.1.1)."""
+        peaks = self._peaks
+        carried, remaining = leaf, self.size
+        while remaining & 1:
+            carried = node_hash(peaks.pop(), carried)
+            remaining >>= 1
+        peaks.append(carried)
+        self.size += 1
+
+    def frontier(self) -> Frontier:
+        """Return the frontier so far."""
+        return Frontier(self.size, tuple(self._peaks))
+
+
 def decoded_frontier(blob: bytes) -> Frontier:
     """Return the frontier that `encoded` wrote.
 

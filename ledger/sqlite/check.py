@@ -1,9 +1,10 @@
 """`check`: everything in a ledger recomputed and compared, and what is wrong named with its place.
 
 Rules: LED-04, LED-05, LED-06, REP-07 (what cannot be proven is a finding). It reads one snapshot, beside any writer,
-and writes nothing. The order of the parts is the order of the findings: the file, the trail, tasks, effects, budgets.
-What it cannot see: everything rolled back together with every sink, and whatever has neither MAC, nor trail, nor sum
-(a claim's hash and deadline, the source of evidence).
+and writes nothing. The order of the parts is the order of the findings: the file, the trail, tasks, effects, what was
+collected, counters, budgets, registers. What it cannot see: everything rolled back together with every sink, and
+whatever has neither MAC, nor trail, nor sum (the source of evidence; what a permit took from the bounds of its class,
+where both the counter and the take were changed alike).
 Next: `issuer.checking` sets or lifts the mark that stops new effects.
 """
 
@@ -15,20 +16,28 @@ from typing import Any, Final, TypeVar
 from ledger.errors import LedgerCorrupt
 from ledger.model import LedgerId
 from ledger.port import Authenticator
+from ledger.sqlite.check_budgets import check_budgets, check_grants
+from ledger.sqlite.check_collected import check_collected
+from ledger.sqlite.check_counts import check_counts
 from ledger.sqlite.check_effects import check_effects
-from ledger.sqlite.check_ground import UNREADABLE, CheckFinding, Ground, OpenSeal, Proofs, SpanHolds
-from ledger.sqlite.check_tasks import check_budgets, check_tasks
+from ledger.sqlite.check_file import check_file
+from ledger.sqlite.check_ground import (
+    UNREADABLE,
+    CheckFinding,
+    Ground,
+    OpenSeal,
+    Proofs,
+    SpanHolds,
+    SpanSays,
+)
+from ledger.sqlite.check_standing import check_standing
+from ledger.sqlite.check_tasks import check_tasks
 from ledger.sqlite.check_trail import check_trail
-from ledger.sqlite.connection import DatabaseError, open_database, schema_rows
-from ledger.sqlite.schema import expected_digest, schema_digest
+from ledger.sqlite.connection import DatabaseError, open_database
 from ledger.sqlite.store import journal_mode
 
 __all__ = ["CheckFinding", "CheckReport", "check_ledger"]
 
-DAMAGES_MAX: Final = 10
-"""Lines of SQLite's own check: one already stops the ledger."""
-
-_LINE_SHOWN_MAX: Final = 120
 _MS_PER_SECOND: Final = 1000
 T = TypeVar("T")
 
@@ -66,17 +75,28 @@ def check_ledger(
     binding_digest: Callable[[bytes], bytes] | None = None,
     open_seal: OpenSeal | None = None,
     span_holds: SpanHolds | None = None,
+    span_says: SpanSays | None = None,
+    is_copy: bool = False,
 ) -> CheckReport:
-    """Check the ledger at `path`; what the last three arguments prove is not judged where they are None.
+    """Check the ledger at `path`, or a copy of one; what the four before prove is not judged where they are None.
 
     Raises:
         LedgerUnavailable: it is missing, locked, or cannot be read here; nothing is said about it.
+        LedgerCorrupt: `schema_older` or `schema_version`; another release can judge it, and it is not damaged.
     """
     began = stopwatch_ms()
-    proofs = Proofs(keys=keys, binding_digest=binding_digest, open_seal=open_seal, span_holds=span_holds)
+    proofs = Proofs(
+        keys=keys,
+        binding_digest=binding_digest,
+        open_seal=open_seal,
+        span_holds=span_holds,
+        span_says=span_says,
+    )
     try:
-        raw = open_database(path, journal_mode=journal_mode(), read_only=True)
+        raw = open_database(path, journal_mode=None if is_copy else journal_mode(), read_only=True)
     except LedgerCorrupt as fault:
+        if fault.reason in {"schema_older", "schema_version"}:
+            raise
         finding = CheckFinding(what=fault.reason, where="file", says=fault.message)
         seconds = _since(began, stopwatch_ms)
         return CheckReport(ledger_id="", findings=(finding,), effects=0, spans=0, tasks=0, seconds=seconds)
@@ -97,17 +117,28 @@ def check_ledger(
     )
 
 
+def check_within(raw: Any, proofs: Proofs) -> tuple[CheckFinding, ...]:  # noqa: ANN401 - untyped driver
+    """Check the ledger as the open transaction of `raw` sees it: what an upgrade is about to commit."""
+    ground = Ground(raw=raw, ledger_id=LedgerId(""), proofs=proofs)
+    _checked(ground)
+    return tuple(ground.findings)
+
+
 def _since(began: int, stopwatch_ms: Callable[[], int]) -> float:
     return (stopwatch_ms() - began) / _MS_PER_SECOND
 
 
 def _checked(ground: Ground) -> tuple[int, int, int]:
-    _part(ground, "file", _check_file, None)
+    _part(ground, "file", check_file, None)
     ground.ledger_id = _part(ground, "ledger", _identity, LedgerId(""))
     spans = _part(ground, "spans", check_trail, 0)
+    _part(ground, "grants", check_grants, None)
     tasks = _part(ground, "tasks", check_tasks, 0)
     effects = _part(ground, "effects", check_effects, 0)
+    _part(ground, "tombstones", check_collected, None)
+    _part(ground, "counters", check_counts, None)
     _part(ground, "budgets", check_budgets, None)
+    _part(ground, "standing", check_standing, None)
     return effects, spans, tasks
 
 
@@ -122,22 +153,6 @@ def _part(ground: Ground, name: str, run: Callable[[Ground], T], nothing: T) -> 
             "unreadable", (name,), "This part of the ledger holds rows that were never written there."
         )
     return nothing
-
-
-def _check_file(ground: Ground) -> None:
-    """Ask SQLite itself. `integrity_check` is `quick_check` and the indexes, which a question of ours rests on."""
-    for (line,) in ground.rows(f"PRAGMA integrity_check({DAMAGES_MAX})"):
-        if line != "ok":
-            shown = " ".join(str(line).split())[:_LINE_SHOWN_MAX]
-            ground.find("malformed", ("file",), f"SQLite finds the file damaged: {shown}.")
-    if schema_digest(schema_rows(ground.raw)) != expected_digest():
-        ground.find("schema", ("file",), "The tables or guards are not those this release makes.")
-    missing: dict[tuple[Any, ...], int] = {}
-    for table, _rowid, parent, _key in ground.raw.execute("PRAGMA foreign_key_check"):
-        missing[table, parent] = missing.get((table, parent), 0) + 1
-    for (table, parent), number in sorted(missing.items()):
-        says = f"{number} rows name a row of {parent} that is not there."
-        ground.find("foreign_key", (str(table),), says)
 
 
 def _identity(ground: Ground) -> LedgerId:

@@ -1,57 +1,101 @@
-"""The part of a check that recomputes tasks: their MACs, their tree, their grants, and at last their budgets.
+"""The part of a check that recomputes tasks: their MACs, their tree, their ceilings and scopes, and the sinks.
 
-Rules: LED-06 (tasks, grants and sinks carry a MAC), BUD-01 (a tree, `inherit`, absent is zero), BUD-02 and BUD-03 (what
-is held, settled and overrun is what the rows of all effects add up to, and never above a ceiling), BUD-05.
-Budgets come last: `ledger.sqlite.check_effects` has added up by then what effects hold and were charged.
+Rules: LED-06 (tasks and sinks carry a MAC), BUD-01 (a tree; a child is never wider), BUD-05 (a task stands where the
+trail left it), BUD-06. An earlier row of a task is authentic as well, so each is held against its own story.
+Next: `ledger.sqlite.check_budgets`, which has added up by then what the grants give.
 """
 
-from ledger.model import Task, TaskState
+from ledger.model import PathNode, Task
+from ledger.scope import refuse_wider, scope_lines
 from ledger.sqlite import rows
-from ledger.sqlite.check_ground import UNREADABLE, Ground, Totals, Where
+from ledger.sqlite.check_ground import UNREADABLE, Ground, Said, Where
+from ledger.standing import bucket_of
 
 
 def check_tasks(ground: Ground) -> int:
     """Check every task, the closure table and every sink; return how many tasks there are."""
     tasks: dict[str, Task] = {}
-    sql = f"SELECT {rows.TASK_COLUMNS}, sequence, mac FROM tasks ORDER BY task_id"
+    granted = _granted(ground)
+    sql = f"SELECT {rows.TASK_COLUMNS}, sequence, mac, bucket FROM tasks ORDER BY task_id"
     for row in ground.raw.execute(sql):
         where = ("tasks", row[0])
         try:
             task = rows.task_from(row)
-            authentic = ground.proofs.keys.is_authentic("row", rows.task_authority(task), row[11])
+            authentic = ground.proofs.keys.is_authentic("row", rows.task_authority(task, row[12]), row[13])
+            is_in_bucket = bucket_of(task.task_id) == row[14]
         except UNREADABLE:
             ground.find("task_unreadable", where, "The task's row cannot be read.")
             continue
         tasks[task.task_id] = task
-        if not authentic:
+        if authentic:
+            ground.tasks[task.task_id] = task
+        else:
             ground.find("task_mac", where, "The task was changed by someone without the keys.")
-        _check_told(ground, task, row[10], where)
-    for task_id in ground.trail.tasks_opened.keys() - tasks.keys():
-        ground.find("task_missing", ("tasks", task_id), "The trail opened this task, and its row is gone.")
+        if not is_in_bucket:
+            ground.find("task_bucket", where, "The task is not in the bucket that its id puts it in.")
+        if dict(task.ceilings) != granted.get(task.task_id, {}):
+            ground.find("task_ceilings", where, "The task's ceilings are not what its grants add up to.")
+        _check_told(ground, task, row[12], where)
+    for task_id, story in ground.trail.tasks.items():
+        if story.opened is not None and task_id not in tasks:
+            ground.find(
+                "task_missing", ("tasks", task_id), "The trail opened this task, and its row is gone."
+            )
     for task in tasks.values():
         _check_place(ground, task, tasks)
+    for task in ground.tasks.values():
+        _check_scope(ground, task)
     _check_closure(ground)
     _check_sinks(ground)
     return len(tasks)
 
 
+def _granted(ground: Ground) -> dict[str, dict[str, int | None]]:
+    """Return what grants add up to, by task and unit."""
+    granted: dict[str, dict[str, int | None]] = {}
+    for (task_id, unit), ceiling in ground.ceilings.items():
+        granted.setdefault(task_id, {})[unit] = ceiling
+    return granted
+
+
 def _check_told(ground: Ground, task: Task, sequence: int, where: Where) -> None:
     """Hold a task against what the trail tells of it: an earlier row of it is authentic as well."""
-    trail = ground.trail
-    closed = trail.tasks_closed.get(task.task_id)
-    if task.task_id not in trail.tasks_opened:
+    story = ground.trail.tasks.get(task.task_id)
+    if story is None or story.opened is None:
         ground.find("task_without_trail", where, "The trail never opened this task.")
-    if (closed is not None) != (task.state is TaskState.CLOSED):
+    if story is None:
+        return
+    if story.state != task.state.value:
         ground.find("task_set_back", where, "The task's state is not the last that the trail tells of it.")
-    elif sequence != closed and closed is not None:
-        ground.find("task_sequence", where, "The task does not name the span that closed it.")
-    elif closed is None and _story_at(ground, sequence) != task.task_id:
-        ground.find("task_sequence", where, "The task names a span that is not its own.")
+    elif story.sequence != sequence:
+        ground.find("task_sequence", where, "The task does not name the span that changed it last.")
+    if not _says(story.said, task):
+        says = "The task is not what its opening tells of it."
+        ground.find("task_differs", where, says)
 
 
-def _story_at(ground: Ground, sequence: int) -> object:
-    found = ground.rows("SELECT story FROM spans WHERE sequence = ?", sequence)
-    return found[0][0] if found else None
+def _says(said: Said, task: Task) -> bool:
+    """Say whether the opening tells of this task; spans of earlier releases tell less."""
+    told = {
+        "permit.task.name": task.name,
+        "permit.root.id": task.root_id,
+        "permit.parent.id": task.parent_id,
+        "permit.subject": task.subject,
+        "permit.actors": list(task.actors),
+        "permit.expires_ms": task.expires_ms,
+    }
+    if any(said.get(name, value) != value for name, value in told.items()):
+        return False
+    scope = said.get("permit.scope")
+    return scope is None or (isinstance(scope, list) and sorted(scope) == sorted(scope_lines(task.scope)))
+
+
+def _check_scope(ground: Ground, task: Task) -> None:
+    """Check that a task names nothing that its parent does not; a parent that was edited is a finding of its own."""
+    parent = None if task.parent_id is None else ground.tasks.get(task.parent_id)
+    if parent is not None and refuse_wider((PathNode(task=parent, budget={}),), task.scope) is not None:
+        says = "The task names more than its parent does."
+        ground.find("task_wider", ("tasks", task.task_id), says)
 
 
 def _check_place(ground: Ground, task: Task, tasks: dict[str, Task]) -> None:
@@ -107,63 +151,3 @@ def _check_sinks(ground: Ground) -> None:
     for sequence in sorted(registered):
         where = ("sinks", f"at {sequence}")
         ground.find("sink_missing", where, "The trail registered a sink here, and its row is gone.")
-
-
-def check_budgets(ground: Ground) -> None:
-    """Recompute every budget line from grants, reservations and settlements."""
-    ceilings = _granted(ground)
-    lines: set[tuple[str, str]] = set()
-    sql = "SELECT task_id, unit, ceiling, reserved, settled, overrun FROM budgets ORDER BY task_id, unit"
-    for task_id, unit, ceiling, reserved, settled, overrun in ground.raw.execute(sql):
-        key = (task_id, unit)
-        lines.add(key)
-        where = ("budgets", task_id, unit)
-        granted = ceilings.get(key, 0)
-        told = ground.totals.get(key, Totals())
-        if ceiling != granted:
-            ground.find("budget_ceiling", where, "The ceiling is not what the grants add up to.")
-        if reserved != told.reserved:
-            says = f"{reserved} is reserved, and the effects in flight hold {told.reserved}."
-            ground.find("budget_reserved", where, says)
-        if settled != told.settled:
-            ground.find(
-                "budget_settled", where, f"{settled} is settled, and the settlements say {told.settled}."
-            )
-        if overrun != told.overrun:
-            ground.find(
-                "budget_overrun", where, f"{overrun} is overrun, and the settlements say {told.overrun}."
-            )
-        if granted is not None and told.reserved + told.settled > granted:
-            ground.find("overspend", where, "What is held and settled is above the ceiling.")
-    for task_id, unit in sorted((ceilings.keys() | ground.totals.keys()) - lines):
-        ground.find("budget_missing", ("budgets", task_id, unit), "The budget line is gone.")
-
-
-def _granted(ground: Ground) -> dict[tuple[str, str], int | None]:
-    """Return what grants add up to, None for `inherit`, after checking each grant."""
-    ceilings: dict[tuple[str, str], int | None] = {}
-    seen: set[int] = set()
-    sql = (
-        "SELECT g.task_id, g.unit, g.sequence, g.amount, g.mac, s.story FROM grants AS g "
-        "LEFT JOIN spans AS s ON s.sequence = g.sequence ORDER BY g.task_id, g.unit, g.sequence"
-    )
-    for task_id, unit, sequence, amount, mac, story in ground.raw.execute(sql):
-        where = ("grants", task_id, unit, sequence)
-        try:
-            signed = rows.grant_authority(task_id, unit, sequence, amount)
-            authentic = ground.proofs.keys.is_authentic("row", signed, mac)
-        except UNREADABLE:
-            authentic = False
-        if not authentic:
-            ground.find("grant_mac", where, "The grant was changed by someone without the keys.")
-        if story != task_id:
-            ground.find("grant_without_trail", where, "The grant names a span that is not its task's.")
-        seen.add(sequence)
-        before = ceilings.get((task_id, unit), 0)
-        ceilings[task_id, unit] = None if amount is None or before is None else before + amount
-    for sequence, task_id in ground.trail.granted.items():
-        # A task that is frozen or opened again is told under this name too, and changes its own row instead.
-        if sequence not in seen and not ground.rows("SELECT 1 FROM tasks WHERE sequence = ?", sequence):
-            says = "The trail granted something here, and the grant is gone."
-            ground.find("grant_missing", ("grants", task_id, sequence), says)
-    return ceilings

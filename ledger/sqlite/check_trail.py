@@ -6,48 +6,62 @@ every body and their order; the columns beside a body are then held against it.
 Next: `ledger.sqlite.check_tasks` and `ledger.sqlite.check_effects` hold the rows against what the trail tells.
 """
 
+from collections.abc import Callable
 from typing import Final
 
-from ledger.model import EffectId, TransitionName
+from ledger.model import TaskState, TransitionName
+from ledger.port import SpanColumns
 from ledger.sqlite import rows
-from ledger.sqlite.check_ground import UNREADABLE, Ground, Move, Trail, Where
-from ledger.states import EffectState, is_legal
-from ledger.tree import Frontier, decoded_frontier, leaf_hash, node_hash
+from ledger.sqlite.check_ground import (
+    BATCH,
+    NOTHING_SAID,
+    UNREADABLE,
+    Accepted,
+    Ceilings,
+    Ground,
+    Move,
+    Said,
+    TaskStory,
+    Trail,
+)
+from ledger.states import LEGAL_MOVES, PENDING, EffectState
+from ledger.tree import Frontier, GrowingTree, decoded_frontier, leaf_hash
 
-_STATES: Final = frozenset(map(str, EffectState))
-_COLUMNS: Final = f"{rows.SPAN_COLUMNS}, effect_id, state_to"
-
-
-class _Tree:
-    """The frontier over a stream of leaves, without one value per leaf."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.peaks: list[bytes] = []
-
-    def add(self, leaf: bytes) -> None:
-        """Append one leaf (RFC 9162 section 2.1.1)."""
-        carried, remaining = leaf, self.size
-        while remaining & 1:
-            carried = node_hash(self.peaks.pop(), carried)
-            remaining >>= 1
-        self.peaks.append(carried)
-        self.size += 1
-
-    def frontier(self) -> Frontier:
-        """Return the frontier so far."""
-        return Frontier(self.size, tuple(self.peaks))
+# Plain text from here on: an enum's own hash and equality cost more than the rest of a span's check.
+_STATES: Final = frozenset(state.value for state in EffectState)
+_LEGAL: Final = frozenset(
+    (origin.value, to.value) for origin, targets in LEGAL_MOVES.items() for to in targets
+)
+_PREPARED: Final = EffectState.PREPARED.value
+_ADMITTED: Final = EffectState.ADMITTED.value
+_UNKNOWN: Final = EffectState.UNKNOWN.value
+_PENDING: Final = frozenset(state.value for state in PENDING)
+_ADMITS: Final = TransitionName.EFFECT_ADMITTED.value
+_REPLAYS: Final = TransitionName.EFFECT_REPLAYED.value
+_RESTORES: Final = TransitionName.LEDGER_RESTORED.value
+_ACCEPTS_CLOCK: Final = TransitionName.CLOCK_ACCEPTED.value
+_COLUMNS: Final = ", ".join(SpanColumns._fields)
 
 
 def check_trail(ground: Ground) -> int:
     """Recompute the trail; return how many spans it has."""
-    tree = _Tree()
+    tree = GrowingTree()
     last = _Last()
-    for row in ground.raw.execute(f"SELECT {_COLUMNS} FROM spans ORDER BY sequence"):
+    cursor = ground.raw.execute(f"SELECT {_COLUMNS} FROM spans ORDER BY sequence")
+    while batch := cursor.fetchmany(BATCH):
+        spans = [SpanColumns._make(row) for row in batch]
         # The tree is over what the bodies hash to: a changed leaf column is a finding of its own.
-        leaf = leaf_hash(row[8])
-        _check_span(ground, row, leaf, last)
-        tree.add(leaf)
+        leaves = [leaf_hash(row.body) for row in spans]
+        for row, leaf in zip(spans, leaves, strict=True):
+            _check_row(ground, row, leaf, last)
+        for row in spans:
+            if not _holds(ground, row):
+                says = "The span's columns do not say what its body says."
+                ground.find("span_differs", ("spans", row.sequence), says)
+        for row in spans:
+            _follow(ground, row)
+        for leaf in leaves:
+            tree.add(leaf)
     _check_head(ground, tree.frontier(), last)
     return tree.size
 
@@ -55,73 +69,136 @@ def check_trail(ground: Ground) -> int:
 class _Last:
     """What the span before said: each comes after it."""
 
+    __slots__ = ("at_ms", "epoch", "sequence")
+
     def __init__(self) -> None:
         self.sequence = 0
         self.epoch = 1
         self.at_ms = 0
 
 
-def _check_span(ground: Ground, row: rows.Row, hashed: bytes, last: _Last) -> None:
-    epoch, lane, sequence, at_ms, leaf = row[0], row[1], row[2], row[7], row[9]
-    effect_id, state_to = row[10], row[11]
-    where = ("spans", sequence)
+def _check_row(ground: Ground, row: SpanColumns, hashed: bytes, last: _Last) -> None:
+    epoch, lane, sequence, _span_id, _trace_id, name, _story, at_ms, _body, leaf, _effect_id, _state_to = row
     if sequence != last.sequence + 1:
-        ground.find("span_gap", where, "The span before this one is missing.")
+        ground.find("span_gap", ("spans", sequence), "The span before this one is missing.")
     if lane != 0 or epoch < last.epoch:
-        ground.find(
-            "span_place", where, "The span stands in a lane or epoch that cannot follow the one before."
-        )
-    if at_ms < last.at_ms:
-        ground.find("span_time", where, "The span is earlier than the one before it.")
+        says = "The span stands in a lane or epoch that cannot follow the one before."
+        ground.find("span_place", ("spans", sequence), says)
+    if (epoch > last.epoch) != (name == _RESTORES):
+        says = "An epoch begins with a restore and with nothing else, and a restore begins one."
+        ground.find("span_place", ("spans", sequence), says)
+    if name == _ACCEPTS_CLOCK:
+        last.at_ms = at_ms  # an operator said so (PER-03)
+    elif at_ms < last.at_ms:
+        ground.find("span_time", ("spans", sequence), "The span is earlier than the one before it.")
     last.sequence, last.epoch, last.at_ms = sequence, max(epoch, last.epoch), max(at_ms, last.at_ms)
     if hashed != leaf:
-        ground.find("span_leaf", where, "The span's leaf is not the hash of its body.")
-    if not _holds(ground, row):
-        ground.find("span_differs", where, "The span's columns do not say what its body says.")
-    _follow(ground, row, where)
-    if effect_id is not None and state_to is not None:
-        _follow_effect(ground, Move(state_to, sequence, row[3], at_ms), effect_id, where)
+        ground.find("span_leaf", ("spans", sequence), "The span's leaf is not the hash of its body.")
 
 
-def _holds(ground: Ground, row: rows.Row) -> bool:
+def _holds(ground: Ground, row: SpanColumns) -> bool:
     holds = ground.proofs.span_holds
     if holds is None:
         return True
     try:
-        return holds(rows.span_from(ground.ledger_id, row[:10]), row[10], row[11])
+        return holds(ground.ledger_id, row)
     except UNREADABLE:
         return False
 
 
-def _follow(ground: Ground, row: rows.Row, where: Where) -> None:
-    """Keep what the span tells of a task or a sink; an admission is named as one and as nothing else."""
-    trail: Trail = ground.trail
-    sequence, name, story, effect_id, state_to = row[2], row[5], row[6], row[10], row[11]
-    match name:
-        case TransitionName.TASK_OPENED:
-            trail.tasks_opened[story] = sequence
-        case TransitionName.TASK_CLOSED:
-            trail.tasks_closed[story] = sequence
-        case TransitionName.TASK_GRANTED:
-            trail.granted[sequence] = story
-        case TransitionName.SINK_REGISTERED:
-            trail.sinks.add(sequence)
-        case _:
-            pass
-    admits = name == TransitionName.EFFECT_ADMITTED
-    if admits != (state_to == EffectState.ADMITTED) or (effect_id is not None and story != effect_id):
-        ground.find("span_names", where, "The span's name, story and new state do not belong together.")
+def _follow(ground: Ground, row: SpanColumns) -> None:
+    """Keep what the span tells of an effect, a task or a sink; an admission is named as one and as nothing else."""
+    _epoch, _lane, sequence, span_id, _trace, name, story, at_ms, body, _leaf, effect_id, state_to = row
+    tell = _TOLD.get(name)
+    if tell is not None:
+        tell(ground.trail, row, ground.said(body) if name in _READ else NOTHING_SAID)
+    if (name == _ADMITS) != (state_to == _ADMITTED) or (effect_id is not None and story != effect_id):
+        says = "The span's name, story and new state do not belong together."
+        ground.find("span_names", ("spans", sequence), says)
+    if effect_id is not None and state_to is not None:
+        _follow_effect(ground, Move(state_to, sequence, span_id, at_ms, name == _REPLAYS), effect_id)
 
 
-def _follow_effect(ground: Ground, move: Move, effect_id: EffectId, where: Where) -> None:
+def _task_opened(trail: Trail, row: SpanColumns, said: Said) -> None:
+    trail.tasks[row.story] = TaskStory(
+        state=TaskState.OPEN.value, sequence=row.sequence, opened=row.sequence, said=said
+    )
+    trail.ceilings[row.sequence] = Ceilings(row.story, row.name)
+
+
+def _task_moved(trail: Trail, row: SpanColumns, _said: Said) -> None:
+    state = _TASK_STATES[row.name]
+    story = trail.tasks.setdefault(row.story, TaskStory(state=state, sequence=row.sequence))
+    story.state, story.sequence = state, row.sequence
+
+
+def _ceiling_changed(trail: Trail, row: SpanColumns, _said: Said) -> None:
+    trail.ceilings[row.sequence] = Ceilings(row.story, row.name)
+    if row.story in trail.tasks:
+        trail.tasks[row.story].sequence = row.sequence
+
+
+def _overrun_accepted(trail: Trail, row: SpanColumns, said: Said) -> None:
+    trail.accepted[row.sequence] = Accepted(row.story, said)
+
+
+def _collected(trail: Trail, row: SpanColumns, said: Said) -> None:
+    named = said.get("permit.collected")
+    if isinstance(named, list):
+        trail.collected.update(dict.fromkeys(named, row.sequence))
+    else:
+        trail.unnamed.add(row.sequence)
+    if type(forgotten := said.get("permit.forgotten")) is int:
+        trail.forgotten = forgotten + (trail.forgotten or 0)
+
+
+def _sink_registered(trail: Trail, row: SpanColumns, _said: Said) -> None:
+    trail.sinks.add(row.sequence)
+
+
+_TASK_STATES: Final = {
+    TransitionName.TASK_FROZEN.value: TaskState.FROZEN.value,
+    TransitionName.TASK_THAWED.value: TaskState.OPEN.value,
+    TransitionName.TASK_CLOSED.value: TaskState.CLOSED.value,
+}
+_TOLD: Final[dict[str, Callable[[Trail, SpanColumns, Said], None]]] = {
+    TransitionName.TASK_OPENED.value: _task_opened,
+    **dict.fromkeys(_TASK_STATES, _task_moved),
+    TransitionName.TASK_GRANTED.value: _ceiling_changed,
+    TransitionName.TASK_LOWERED.value: _ceiling_changed,
+    TransitionName.OVERRUN_ACCEPTED.value: _overrun_accepted,
+    TransitionName.LEDGER_COLLECTED.value: _collected,
+    TransitionName.SINK_REGISTERED.value: _sink_registered,
+}
+"""What is kept of a span about no effect, by its name."""
+
+_READ: Final = frozenset(
+    {
+        TransitionName.TASK_OPENED.value,
+        TransitionName.OVERRUN_ACCEPTED.value,
+        TransitionName.LEDGER_COLLECTED.value,
+    }
+)
+"""Those whose bodies are read."""
+
+
+def _follow_effect(ground: Ground, move: Move, effect_id: str) -> None:
     moves = ground.trail.effects.setdefault(effect_id, [])
+    if move.replayed:
+        ground.trail.is_replayed = True
     if move.state not in _STATES:
-        ground.find("trail_move", where, "The span tells of a state that does not exist.")
+        says = "The span tells of a state that does not exist."
+        ground.find("trail_move", ("spans", move.sequence), says)
         return
-    if not moves and move.state != EffectState.PREPARED:
-        ground.find("trail_begin", where, "The story of this effect does not begin with its preparation.")
-    if moves and not is_legal(EffectState(moves[-1].state), EffectState(move.state)):
-        ground.find("trail_move", where, "The span tells of a move that is not legal.")
+    if not moves:
+        if move.state != _PREPARED and not move.replayed:
+            says = "The story of this effect does not begin with its preparation."
+            ground.find("trail_begin", ("spans", move.sequence), says)
+    elif (moves[-1].state, move.state) not in _LEGAL:
+        ground.find("trail_move", ("spans", move.sequence), "The span tells of a move that is not legal.")
+    elif move.state == _UNKNOWN and moves[-1].state in _PENDING and not move.replayed:
+        says = "The span tells of a move that only a restore makes."
+        ground.find("trail_move", ("spans", move.sequence), says)
     moves.append(move)
 
 
@@ -131,9 +208,9 @@ def _check_head(ground: Ground, found: Frontier, last: _Last) -> None:
         ground.find("no_head", ("head",), "The ledger has no head row.")
         return
     head = rows.head_from(ground.ledger_id, row)
-    ground.head_pending = head.pending
+    ground.head = head
     try:
-        authentic = ground.proofs.keys.is_authentic("head", rows.head_authority(head), row[7])
+        authentic = ground.proofs.keys.is_authentic("head", rows.head_authority(head), row[len(row) - 1])
         frontier = decoded_frontier(head.frontier)
     except UNREADABLE:
         authentic, frontier = False, None

@@ -9,14 +9,14 @@ Next: `ledger.sqlite.store` runs transactions on what this opens.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 from ledger.errors import LedgerCorrupt, LedgerUnavailable
-from ledger.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION
+from ledger.sqlite.schema import APPLICATION_ID, OLDER_SCHEMAS, SCHEMA_VERSION
 
 try:
     import pysqlite3.dbapi2 as sqlite3
@@ -142,7 +142,9 @@ _DENIED: Final = frozenset(
     )
     if (number := getattr(sqlite3, name, None)) is not None
 )
-_TOTALS: Final = frozenset({"budgets", "counters", "repetition"})
+_TOTALS: Final = frozenset(
+    {"budgets", "counters", "repetition", "holdings", "collected_spend", "collected_takes"}
+)
 _TOTALS_WRITABLE: Final = frozenset({("counters", "ceiling")})
 
 
@@ -158,15 +160,47 @@ def _authorize(
     return int(sqlite3.SQLITE_OK)
 
 
-def open_database(path: Path, *, journal_mode: str, read_only: bool = False) -> Any:  # noqa: ANN401 - untyped driver
+def _refuse_schema(version: int) -> NoReturn:
+    if version in OLDER_SCHEMAS:
+        message = (
+            f"The ledger has schema {version} of an earlier release; using it, as `issuer list`, upgrades it."
+        )
+        raise LedgerCorrupt("schema_older", message)
+    message = (
+        f"The ledger has schema {version}, and this release reads {SCHEMA_VERSION}; "
+        "use the release that made it, or a newer one."
+    )
+    raise LedgerCorrupt("schema_version", message)
+
+
+def refuse_other_schema(raw: Any) -> None:  # noqa: ANN401 - untyped driver
+    """Return if the ledger behind an open connection still has this release's schema; costs some microseconds.
+
+    Raises:
+        LedgerCorrupt: `schema_version`; a newer release upgraded it while it was open here.
+    """
+    if raw.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
+        message = "A newer release upgraded the ledger while it was open here; start this program anew with that one."
+        raise LedgerCorrupt("schema_version", message)
+
+
+def open_database(
+    path: Path,
+    *,
+    journal_mode: str | None,
+    read_only: bool = False,
+    schemas: Container[int] = (SCHEMA_VERSION,),
+) -> Any:  # noqa: ANN401 - untyped driver
     """Open an existing ledger file and return the driver's connection, with every gate passed.
 
     `journal_mode` is `wal`, or `truncate` where the library is not safe for WAL. With `read_only` nothing is
-    written, and the journal mode is compared instead of set.
+    written, and the journal mode is compared instead of set; None then takes any, such as that of a backup.
+    `schemas` are the numbers of the schemas that are taken.
 
     Raises:
         LedgerUnavailable: missing, unsafe, or a pragma did not hold.
-        LedgerCorrupt: not a ledger, or one of a newer schema.
+        LedgerCorrupt: not a ledger (`not_a_ledger`), one to be upgraded first (`schema_older`), or one of a newer
+            release (`schema_version`).
     """
     file_identity(path)
     # SQLite's own two files stay behind a reader that may not write, if nobody else has the ledger open. A reader
@@ -186,17 +220,16 @@ def open_database(path: Path, *, journal_mode: str, read_only: bool = False) -> 
         version = raw.execute("PRAGMA user_version").fetchone()[0]
         if application != APPLICATION_ID:
             raise LedgerCorrupt("not_a_ledger", "The file is not a permit ledger.")
-        if version != SCHEMA_VERSION:
-            raise LedgerCorrupt(
-                "schema_version", f"The ledger has schema {version}; this release reads {SCHEMA_VERSION}."
-            )
+        if version not in schemas:
+            _refuse_schema(version)
         found = str(
             raw.execute(
                 "PRAGMA journal_mode" if read_only else f"PRAGMA journal_mode = {journal_mode}"
             ).fetchone()[0]
         )
         # Only WAL is written in the file: a reader of any other mode finds `delete`, which is what it reads as.
-        if found != journal_mode and not (read_only and "wal" not in {found, journal_mode}):
+        is_read = read_only and (journal_mode is None or "wal" not in {found, journal_mode})
+        if found != journal_mode and not is_read:
             raise LedgerUnavailable(
                 "journal_mode", f"The ledger is in journal mode {found}, not {journal_mode}."
             )
@@ -232,9 +265,22 @@ def _as_fault(fault: Exception) -> LedgerUnavailable | LedgerCorrupt:
 as_fault = _as_fault
 
 
+_BOOKKEEPING: Final = "_sqlite_migrations"
+"""The table of sqlite-utils that says which migrations ran: its index is made with it, and neither is ours."""
+
+
 def schema_rows(raw: Any) -> list[tuple[str, str, str | None]]:  # noqa: ANN401 - untyped driver
-    """Return (type, name, sql) of every object that is ours, for the schema digest."""
-    rows: Iterator[tuple[str, str, str | None]] = iter(
-        raw.execute("SELECT type, name, sql FROM sqlite_schema")
+    """Return (type, name, sql) of every object that is ours, for the schema digest.
+
+    Left out are indexes that SQLite makes by itself and what it keeps of ANALYZE, and the bookkeeping of migrations.
+    A trigger or view never is, whatever its name: it acts on what is ours.
+    """
+    found = raw.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
+    return [(kind, name, sql) for kind, name, table, sql in found if not _is_foreign(kind, name, table, sql)]
+
+
+def _is_foreign(kind: str, name: str, table: str, sql: str | None) -> bool:
+    own_index = kind == "index" and sql is None
+    return own_index or (
+        kind in {"table", "index"} and (table == _BOOKKEEPING or name.startswith("sqlite_stat"))
     )
-    return [row for row in rows if not row[1].startswith(("sqlite_", "_sqlite_", "idx__sqlite_"))]

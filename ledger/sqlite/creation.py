@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from ledger.model import InstantMs, LedgerId, Position
-from ledger.pending import EMPTY_SUM
 from ledger.port import Authenticator
 from ledger.sqlite import rows
 from ledger.sqlite.connection import open_database
 from ledger.sqlite.migrations import create_file
 from ledger.sqlite.store import journal_mode
+from ledger.standing import EMPTY_REGISTER, Standing, register_digest
+from ledger.timekeeping import NO_UPTIME
 from ledger.tree import Frontier
 
 FIRST_EPOCH: Final = 1
@@ -37,15 +38,20 @@ def create_ledger(path: Path, *, ledger_id: LedgerId, keys: Authenticator, now_m
             frontier=frontier.encoded(),
             root=frontier.root(),
             clock_ms=now_ms,
-            pending=EMPTY_SUM,
+            pending=register_digest(EMPTY_REGISTER),
+            standing=register_digest(EMPTY_REGISTER),
+            uptime=NO_UPTIME,
         )
         mac = keys.tag("head", rows.head_authority(head))
         raw.execute("BEGIN IMMEDIATE")
         raw.execute("INSERT INTO ledger(one, ledger_id, created_ms) VALUES (1, ?, ?)", (ledger_id, now_ms))
+        marks = ", ".join("?" * (len(rows.HEAD_COLUMNS.split(",")) + 1))
         raw.execute(
-            f"INSERT INTO head({rows.HEAD_COLUMNS}, mac) VALUES (?, 0, 0, ?, ?, ?, ?, ?)",
-            (FIRST_EPOCH, head.frontier, head.root, now_ms, head.pending, mac),
+            f"INSERT INTO head({rows.HEAD_COLUMNS}, mac) VALUES ({marks})", (*rows.head_row(head), mac)
         )
+        for kind in Standing:
+            raw.execute("INSERT INTO standing(kind, register) VALUES (?, ?)", (str(kind), EMPTY_REGISTER))
+        raw.execute("INSERT INTO holdings VALUES (1, 0, 0, 0, 0, 0)")
         raw.execute("COMMIT")
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:

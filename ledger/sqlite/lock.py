@@ -41,11 +41,12 @@ class WriterLock:
         if not self._mutex.acquire(timeout=WAIT_MAX_S):
             raise LedgerUnavailable("busy", "Other threads kept the ledger for too long.")
         try:
-            descriptor = self._taken()
+            descriptor, holder = self._taken(), os.getpid()
             try:
                 yield
             finally:
-                os.close(descriptor)
+                if os.getpid() == holder:
+                    _let_go(descriptor)
         finally:
             self._mutex.release()
 
@@ -74,6 +75,12 @@ class WriterLock:
         return descriptor
 
 
+def _let_go(descriptor: int) -> None:
+    """Unlock and close: a child that was forked meanwhile has a copy, which would keep the lock of a mere close."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
 class _Turn:
     """One place in the queue for a flock. Whoever gives up hands the descriptor over to the queueing thread."""
 
@@ -88,7 +95,7 @@ class _Turn:
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         with self._guard:
             if self._left:
-                os.close(self._descriptor)
+                _let_go(self._descriptor)
             else:
                 self._came.set()
 

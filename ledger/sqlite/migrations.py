@@ -1,41 +1,64 @@
 """Making a new ledger file, and the bookkeeping of its schema; the only door to sqlite-utils.
 
 Rules: LED-04 (a foreign or newer schema is refused), design section 3 (creation is made durable before anyone trusts
-it). Each migration is one transaction; the whole runs under the writers' lock, because sqlite-utils does not
-guard two starters against each other. Ledger tables are never transformed: that would drop their triggers.
-Next: `ledger.sqlite.connection` opens what this made.
+it). A new file gets the whole schema of this release at once; a file of an earlier one goes through `upgraded`. The
+caller holds the writers' lock, because sqlite-utils does not guard two starters against each other.
+Ledger tables are never transformed: that would drop their triggers.
+Next: `ledger.sqlite.connection` opens what this made; `ledger.sqlite.upgrade` says what an upgrade does.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from ledger.errors import LedgerUnavailable
+from ledger.errors import Broken, LedgerCorrupt, LedgerUnavailable
 from ledger.sqlite.connection import DRIVER
-from ledger.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, schema_statements
+from ledger.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, schema_objects
 
-_migrations: Final = Migrations("ledger")
+_FIRST: Final = "first_schema"
+_SECOND: Final = "second_schema"
+
+Step = Callable[[Database], None]
 
 
-@_migrations()
-def first_schema(database: Database) -> None:
-    """Build schema 1 inside the migration's own transaction."""
-    for statement in _statements(schema_statements()):
+def _migrations(first: Step, second: Step) -> Migrations:
+    """Return the steps that every file has been through, by the names under which that is on record in it."""
+    migrations = Migrations("ledger")
+    migrations(name=_FIRST)(first)
+    migrations(name=_SECOND)(second)
+    return migrations
+
+
+def _built(database: Database) -> None:
+    for _kind, _name, statement in schema_objects():
         database.execute(statement)
 
 
-def _statements(text: str) -> list[str]:
-    """Split DDL into statements as SQLite itself does; `executescript` would commit the open transaction."""
-    statements, pending = [], ""
-    for line in text.splitlines(keepends=True):
-        pending += line
-        if DRIVER.complete_statement(pending):
-            statements.append(pending.strip())
-            pending = ""
-    return [statement for statement in statements if statement]
+def _nothing_left(_database: Database) -> None:
+    """Do nothing: a new file was built with what this step would bring."""
+
+
+def _never_made(_database: Database) -> None:
+    raise Broken("a ledger that stands was made")
+
+
+def upgraded(raw: Any, second: Callable[[], None]) -> None:  # noqa: ANN401 - untyped driver
+    """Let `second` make schema 2 of schema 1, and put that on record beside it, inside the transaction of `raw`.
+
+    Raises:
+        LedgerCorrupt: `schema`; the file's own record of its schema is not that of schema 1.
+    """
+    database = Database(raw, execute_plugins=False)
+    migrations = _migrations(_never_made, lambda _database: second())
+    # A table of another form would be transformed by sqlite-utils, which is nothing that happens to ours.
+    is_ours = database.table(migrations.migrations_table).pks == ["id"]
+    if not is_ours or [step.name for step in migrations.pending(database)] != [_SECOND]:
+        raise LedgerCorrupt("schema", "The ledger's own record of its schema is not that of schema 1.")
+    migrations.apply(database)
 
 
 def create_file(path: Path, *, journal_mode: str) -> None:
@@ -57,8 +80,7 @@ def create_file(path: Path, *, journal_mode: str) -> None:
     try:
         connection.execute(f"PRAGMA journal_mode = {journal_mode}")
         connection.execute("PRAGMA synchronous = FULL")
-        database = Database(connection, execute_plugins=False)
-        _migrations.apply(database)
+        _migrations(_built, _nothing_left).apply(Database(connection, execute_plugins=False))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ledger.canonical import canonical_bytes
 from ledger.model import (
@@ -24,31 +24,65 @@ from ledger.model import (
     Permit,
     PermitId,
     Position,
+    Scope,
+    Slots,
     SpanRow,
     Task,
     TaskId,
     TaskState,
     Tier,
+    Tombstone,
     Unit,
 )
+from ledger.standing import bucket_of
 from ledger.states import EffectState
+from ledger.timekeeping import LastEntry, Uptime
 
-EFFECT_COLUMNS: Final = (
-    "effect_id, state, caller, task_id, root_id, subject, actor, operation, action_class, resource_type, "
-    "resource_id, request_key, request, binding, binding_digest, content_key, resource_key, cost, protected, "
-    "prepared_ms, expires_ms, last_span, sequence, mac"
-)
-_EFFECT_FIXED: Final = (
-    *("effect_id", "caller", "task_id", "root_id", "subject", "actor", "operation", "action_class"),
-    *("resource_type", "resource_id", "request_key", "request", "binding", "binding_digest"),
-    *("content_key", "resource_key", "protected", "prepared_ms", "expires_ms"),
-)
+
+class EffectRow(NamedTuple):
+    """An effect as its row has it, before anything is made of it."""
+
+    effect_id: str
+    state: str
+    caller: str
+    task_id: str
+    root_id: str
+    subject: str
+    actor: str
+    operation: str
+    action_class: str
+    resource_type: str
+    resource_id: str
+    request_key: str
+    request: bytes
+    binding: bytes
+    binding_digest: bytes
+    content_key: bytes
+    resource_key: bytes
+    cost: str
+    protected: int
+    prepared_ms: int
+    expires_ms: int
+    window_ends_ms: int
+    replayed: int
+    last_span: str
+    sequence: int
+    mac: bytes
+
+
+EFFECT_COLUMNS: Final = ", ".join(EffectRow._fields)
 TASK_COLUMNS: Final = (
-    "task_id, name, parent_id, root_id, depth, subject, actors, expires_ms, state, opened_ms"
+    "task_id, name, parent_id, root_id, depth, subject, actors, expires_ms, state, opened_ms, ceilings, scope"
 )
-HEAD_COLUMNS: Final = "epoch, lane, sequence, frontier, root, clock_ms, pending"
+HEAD_COLUMNS: Final = "epoch, lane, sequence, frontier, root, clock_ms, pending, standing, boot, boot_ms"
 CLAIM_COLUMNS: Final = "effect_id, instance, boot, claim_hash, admitted_ms, deadline_ms, mac"
 SPAN_COLUMNS: Final = "epoch, lane, sequence, span_id, trace_id, name, story, at_ms, body, leaf"
+
+TOMBSTONE_COLUMNS: Final = (
+    "effect_id, state, caller, task_id, subject, actor, operation, request_key, request, content_key, resource_key, "
+    "permit_id, prepared_ms, ended_ms"
+)
+BUDGET_COLUMNS: Final = "task_id, unit, ceiling, reserved, settled, overrun, above"
 
 Row = tuple[Any, ...]
 
@@ -76,7 +110,30 @@ def task_from(row: Row) -> Task:
         expires_ms=InstantMs(row[7]),
         state=TaskState(row[8]),
         opened_ms=InstantMs(row[9]),
+        ceilings=MappingProxyType({Unit(unit): amount for unit, amount in json.loads(row[10]).items()}),
+        scope=_scope_from(row[11]),
     )
+
+
+def _scope_from(text: str) -> Scope:
+    said = json.loads(text)
+    return Scope(
+        classes=None if said["classes"] is None else MappingProxyType(said["classes"]),
+        operations=None if said["operations"] is None else MappingProxyType(said["operations"]),
+        resources=None if said["resources"] is None else MappingProxyType(said["resources"]),
+    )
+
+
+def _scope_text(scope: Scope) -> str:
+    def plainly(slots: Slots | None) -> dict[str, int | None] | None:
+        return None if slots is None else dict(slots)
+
+    named = {
+        "classes": plainly(scope.classes),
+        "operations": plainly(scope.operations),
+        "resources": plainly(scope.resources),
+    }
+    return canonical_bytes(named).decode()
 
 
 def task_row(task: Task) -> Row:
@@ -92,17 +149,70 @@ def task_row(task: Task) -> Row:
         task.expires_ms,
         str(task.state),
         task.opened_ms,
+        canonical_bytes({str(unit): amount for unit, amount in task.ceilings.items()}).decode(),
+        _scope_text(task.scope),
     )
 
 
-def task_authority(task: Task) -> bytes:
-    """Return the bytes whose MAC gives a task its authority (LED-06): all of it, its state included."""
-    return canonical_bytes(["task", *task_row(task)])
+def task_authority(task: Task, sequence: int) -> bytes:
+    """Return the bytes whose MAC gives a task its authority (LED-06): all of it, as its span at `sequence` left it."""
+    return canonical_bytes(["task", *task_row(task), sequence])
 
 
-def grant_authority(task_id: str, unit: str, sequence: int, amount: int | None) -> bytes:
+def grant_authority(task_id: str, unit: str, sequence: int, kind: str, amount: int | None) -> bytes:
     """Return the bytes whose MAC gives a grant its authority (LED-06)."""
-    return canonical_bytes(["grant", task_id, unit, sequence, amount])
+    return canonical_bytes(["grant", task_id, unit, sequence, kind, amount])
+
+
+def tombstone_row(tombstone: Tombstone) -> Row:
+    """Return the values of `TOMBSTONE_COLUMNS`."""
+    return (
+        tombstone.effect_id,
+        str(tombstone.state),
+        tombstone.caller,
+        tombstone.task_id,
+        tombstone.subject,
+        tombstone.actor,
+        tombstone.operation,
+        tombstone.request_key,
+        tombstone.request,
+        tombstone.content_key,
+        tombstone.resource_key,
+        tombstone.permit_id,
+        tombstone.prepared_ms,
+        tombstone.ended_ms,
+    )
+
+
+def tombstone_from(row: Row) -> Tombstone:
+    """Build a tombstone from `TOMBSTONE_COLUMNS`; whether its MAC holds is for the reader to see."""
+    return Tombstone(
+        effect_id=EffectId(row[0]),
+        state=EffectState(row[1]),
+        caller=row[2],
+        task_id=TaskId(row[3]),
+        subject=row[4],
+        actor=row[5],
+        operation=row[6],
+        request_key=row[7],
+        request=row[8],
+        content_key=row[9],
+        resource_key=row[10],
+        permit_id=None if row[11] is None else PermitId(row[11]),
+        prepared_ms=InstantMs(row[12]),
+        ended_ms=InstantMs(row[13]),
+    )
+
+
+def tombstone_authority(tombstone: Tombstone) -> bytes:
+    """Return the bytes whose MAC says what was collected (LED-06, PER-04)."""
+    return canonical_bytes(tombstone_signed(tombstone_row(tombstone)))
+
+
+def tombstone_signed(row: Row) -> list[object]:
+    """Return the values whose canonical bytes carry the MAC of a tombstone, from `TOMBSTONE_COLUMNS`."""
+    values = row[: len(TOMBSTONE_COLUMNS.split(", "))]
+    return ["tombstone", *(value.hex() if isinstance(value, bytes) else value for value in values)]
 
 
 def sink_authority(name: str, kind: str, location: str) -> bytes:
@@ -112,41 +222,63 @@ def sink_authority(name: str, kind: str, location: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The head row without its MAC: position, tree, the last instant, and the sum of the effects still pending."""
+    """The head row without its MAC.
+
+    Attributes:
+        clock_ms, uptime: the two clocks as they were read for the last entry (PER-03).
+        pending, standing: the digests of the registers of effects and of tasks (`ledger.standing`).
+    """
 
     position: Position
     frontier: bytes
     root: bytes
     clock_ms: int
     pending: bytes
+    standing: bytes
+    uptime: Uptime
+
+    @property
+    def last_entry(self) -> LastEntry:
+        """When the last entry was made, by both clocks."""
+        return LastEntry(clock_ms=InstantMs(self.clock_ms), uptime=self.uptime)
 
 
 def head_from(ledger_id: LedgerId, row: Row) -> Head:
     """Build a head from `HEAD_COLUMNS`."""
     position = Position(ledger_id=ledger_id, epoch=row[0], lane=row[1], sequence=row[2])
-    return Head(position=position, frontier=row[3], root=row[4], clock_ms=row[5], pending=row[6])
+    return Head(
+        position=position,
+        frontier=row[3],
+        root=row[4],
+        clock_ms=row[5],
+        pending=row[6],
+        standing=row[7],
+        uptime=Uptime(boot=row[8], since_ms=row[9]),
+    )
+
+
+def head_row(head: Head) -> Row:
+    """Return the values of `HEAD_COLUMNS`."""
+    position = head.position
+    return (
+        *(position.epoch, position.lane, position.sequence, head.frontier, head.root, head.clock_ms),
+        *(head.pending, head.standing, head.uptime.boot, head.uptime.since_ms),
+    )
 
 
 def head_authority(head: Head) -> bytes:
     """Return the bytes whose MAC fixes the head of the ledger (LED-06)."""
-    position = head.position
+    values = head_row(head)
     return canonical_bytes(
         [
-            "head",
-            position.ledger_id,
-            position.epoch,
-            position.lane,
-            position.sequence,
-            head.frontier.hex(),
-            head.root.hex(),
-            head.clock_ms,
-            head.pending.hex(),
-        ],
+            *("head", head.position.ledger_id),
+            *(value.hex() if isinstance(value, bytes) else value for value in values),
+        ]
     )
 
 
 def budget_from(row: Row) -> BudgetLine:
-    """Build a budget line from (task_id, unit, ceiling, reserved, settled, overrun)."""
+    """Build a budget line from `BUDGET_COLUMNS`."""
     return BudgetLine(
         task_id=TaskId(row[0]),
         unit=Unit(row[1]),
@@ -154,6 +286,7 @@ def budget_from(row: Row) -> BudgetLine:
         reserved=row[3],
         settled=row[4],
         overrun=row[5],
+        above=row[6],
     )
 
 
@@ -181,8 +314,10 @@ def effect_from(row: Row) -> Effect:
         protected=bool(row[18]),
         prepared_ms=InstantMs(row[19]),
         expires_ms=InstantMs(row[20]),
-        last_span=row[21],
-        sequence=row[22],
+        window_ends_ms=InstantMs(row[21]),
+        replayed=bool(row[22]),
+        last_span=row[23],
+        sequence=row[24],
     )
 
 
@@ -191,14 +326,27 @@ def effect_authority(effect: Effect) -> bytes:
 
     A permit's seal holds the binding from then on; before that nothing else proves a held effect.
     """
-    values: list[object] = [getattr(effect, name) for name in _EFFECT_FIXED]
-    # Blobs enter by their digests, so that two large ones still make one small document.
-    fixed = [hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else value for value in values]
-    return canonical_bytes(["effect", *fixed, amounts_text(effect.cost)])
+    row = effect_row(effect, span_id="", sequence=0, mac=b"")
+    return canonical_bytes(effect_signed(EffectRow._make(row[: len(EffectRow._fields)])))
+
+
+def effect_signed(row: EffectRow) -> list[object]:
+    """Return the values whose canonical bytes carry the MAC of an effect, as they stand in its row.
+
+    Blobs enter by their digests, so that two large ones still make one small document.
+    """
+    blobs = (row.request, row.binding, row.binding_digest, row.content_key, row.resource_key)
+    return [
+        *("effect", row.effect_id, row.caller, row.task_id, row.root_id, row.subject, row.actor),
+        *(row.operation, row.action_class, row.resource_type, row.resource_id, row.request_key),
+        *[hashlib.sha256(blob).hexdigest() for blob in blobs],
+        *(bool(row.protected), row.prepared_ms, row.expires_ms, row.window_ends_ms, bool(row.replayed)),
+        row.cost,
+    ]
 
 
 def effect_row(effect: Effect, *, span_id: str, sequence: int, mac: bytes) -> Row:
-    """Return the values of `EFFECT_COLUMNS` with the span that prepared it."""
+    """Return the values of `EFFECT_COLUMNS` with the span that prepared it, and its bucket."""
     return (
         effect.effect_id,
         str(effect.state),
@@ -221,9 +369,12 @@ def effect_row(effect: Effect, *, span_id: str, sequence: int, mac: bytes) -> Ro
         int(effect.protected),
         effect.prepared_ms,
         effect.expires_ms,
+        effect.window_ends_ms,
+        int(effect.replayed),
         span_id,
         sequence,
         mac,
+        bucket_of(effect.effect_id),
     )
 
 
@@ -266,8 +417,13 @@ def claim_row(claim: Claim) -> Row:
 
 def claim_authority(claim: Claim) -> bytes:
     """Return the bytes whose MAC says who won an admission and until when it may act (ADM-07, LED-06)."""
-    effect_id, instance, boot, claim_hash, admitted_ms, deadline_ms = claim_row(claim)
-    return canonical_bytes(["claim", effect_id, instance, boot, claim_hash.hex(), admitted_ms, deadline_ms])
+    return canonical_bytes(claim_signed(claim_row(claim)))
+
+
+def claim_signed(row: Row) -> list[object]:
+    """Return the values whose canonical bytes carry the MAC of a claim, from `CLAIM_COLUMNS`."""
+    effect_id, instance, boot, claim_hash, admitted_ms, deadline_ms = row[:6]
+    return ["claim", effect_id, instance, boot, claim_hash.hex(), admitted_ms, deadline_ms]
 
 
 def evidence_from(row: Row) -> Evidence:

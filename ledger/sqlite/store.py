@@ -2,21 +2,23 @@
 
 Rules: ADM-02, ADM-03, LED-01, LED-04, LED-06, PER-03 (time after the lock), AUD-01.
 One call of `transact`, in order:
-  1. the writers' lock, 2. the file is still the one that was opened, and no check halted it, 3. BEGIN IMMEDIATE,
-  4. the head's MAC and frontier, 5. the time, 6. `decide`, 7. each step with its span, 8. the head renewed, 9. every
-  span proven to be there, 10. COMMIT with a full sync.
+  1. the writers' lock, 2. the file is still the one that was opened, and no check halted it, 3. BEGIN IMMEDIATE, and
+  the schema is still this release's, 4. the head's MAC and frontier, 5. the time, 6. `decide`, 7. each step with its
+  span, 8. the head renewed, 9. every span proven to be there, 10. COMMIT with a full sync.
 An error up to 9 leaves nothing behind. An error from 10 is uncertain: this object is dead from there on.
 """
 
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from ledger.capacity import is_noise
 from ledger.changes import Step
 from ledger.errors import CommitUncertain, Fault, LedgerCorrupt, LedgerUnavailable
-from ledger.model import InstantMs, LedgerId, Position, SpanRow
+from ledger.model import InstantMs, LedgerId, Position, SpanRow, TransitionName
 from ledger.port import Authenticator, Committed, Decide, SpanRecorder, Verdict, View
 from ledger.sqlite import rows
 from ledger.sqlite.connection import (
@@ -29,23 +31,27 @@ from ledger.sqlite.connection import (
     library_is_safe,
     library_version,
     open_database,
+    refuse_other_schema,
     schema_rows,
 )
+from ledger.sqlite.damaged import DamagedView
 from ledger.sqlite.halt import refuse_halted
+from ledger.sqlite.head import proven_head
 from ledger.sqlite.lock import WriterLock
 from ledger.sqlite.schema import expected_digest, schema_digest
 from ledger.sqlite.view import SqliteView
 from ledger.sqlite.writes import StepWriter
-from ledger.tree import Frontier, decoded_frontier
+from ledger.timekeeping import NO_UPTIME, LastEntry, Uptime, believed
+from ledger.tree import Frontier
 
 T = TypeVar("T")
 
-CLOCK_BACKWARD_TOLERANCE_MS: Final = 2_000
-"""How far the clock may step back before admission stops (PER-03): an NTP correction, not a changed date."""
-
 LOCK_SUFFIX: Final = ".lock"
+_HEAD_MARKS: Final = ", ".join("?" * (len(rows.HEAD_COLUMNS.split(",")) + 1))
 
 _CLOSED: Final = "This ledger is closed."
+_NO_ID: Final = LedgerId(f"led_{'0' * 32}")
+"""What a damaged ledger is called that does not say its id, where the keys do not either."""
 
 
 def journal_mode() -> str:
@@ -68,12 +74,20 @@ class SqliteLedger:
         recorder: Callable[[LedgerId], SpanRecorder],
         keys: Authenticator,
         clock: Callable[[], InstantMs],
+        uptime: Callable[[], Uptime] = lambda: NO_UPTIME,
         observer: Callable[[str], None] = _no_observer,
+        noise_bytes_max: int | None = None,
         looks_only: bool = False,
+        tolerant: bool = False,
+        ledger_id: LedgerId | None = None,
     ) -> None:
         """Open the ledger at `path`, which `ledger.sqlite.create` made.
 
-        With `looks_only` it is opened as it lies there: nothing is written or made beside it, then or later.
+        From `noise_bytes_max` bytes on the trail takes no refusal directly after another (`ledger.capacity`).
+        With `looks_only` it is opened as it lies there: nothing is written or made beside it, then or later. With
+        `tolerant` it opens even where its head, trail or guards are not what was written: then `damage` says what is
+        wrong, nothing is written any more, and what is read is shown as it stands. `ledger_id` is the one that the keys
+        belong to (ADM-06).
 
         Raises:
             LedgerUnavailable: it is missing, unsafe to use here, or locked.
@@ -82,10 +96,16 @@ class SqliteLedger:
         self._path = path
         self._keys = keys
         self._clock = clock
+        self._uptime = uptime
         self._observe = observer
+        self._noise_bytes_max = noise_bytes_max
         self._pid = os.getpid()
         self._dead: str | None = None
         self._closed = False
+        self._tolerant = tolerant
+        self._expected_id = ledger_id
+        self.damage: LedgerCorrupt | None = None
+        """What was found that cannot be trusted; only where damage is tolerated (LED-04)."""
         # The file comes first: a mistyped path makes nothing, not even a lock beside it.
         self._identity: FileIdentity = file_identity(path)
         self._lock = None if looks_only else WriterLock(path.with_name(path.name + LOCK_SUFFIX))
@@ -95,8 +115,8 @@ class SqliteLedger:
         try:
             self.schema_digest = schema_digest(schema_rows(self._raw))
             if self.schema_digest != expected_digest():
-                raise LedgerCorrupt(
-                    "schema", "The ledger's tables or guards are not those this release makes."
+                self._found(
+                    LedgerCorrupt("schema", "The ledger's tables or guards are not those this release makes.")
                 )
             self._ledger_id = self._opened_id()
             self._recorder = recorder(self._ledger_id)
@@ -110,15 +130,31 @@ class SqliteLedger:
     def _opened_id(self) -> LedgerId:
         row = self._raw.execute("SELECT ledger_id FROM ledger WHERE one = 1").fetchone()
         if row is None:
-            raise LedgerCorrupt("unfinished", "The ledger was never finished being made; make a new one.")
-        self._ledger_id = LedgerId(row[0])
+            self._found(
+                LedgerCorrupt("unfinished", "The ledger was never finished being made; make a new one.")
+            )
+        self._ledger_id = LedgerId(row[0]) if row is not None else self._expected_id or _NO_ID
+        if self._expected_id not in {None, self._ledger_id}:
+            message = (
+                "The keys belong to another ledger than this one; bring back those that were made with it."
+            )
+            self._found(LedgerCorrupt("foreign_keys", message))
+        self._last_entry_ms = 0
         # One snapshot: without it an entry of another process, between two questions, would look like damage.
         self._raw.execute("BEGIN")
         try:
             self._last_entry_ms = self._head()[0].clock_ms
+        except LedgerCorrupt as fault:
+            self._found(fault)
         finally:
             self._raw.execute("ROLLBACK")
         return self._ledger_id
+
+    def _found(self, damage: LedgerCorrupt) -> None:
+        """Note what cannot be trusted; where damage is not tolerated, refuse."""
+        if not self._tolerant:
+            raise damage
+        self.damage = self.damage or damage
 
     @property
     def ledger_id(self) -> LedgerId:
@@ -138,38 +174,29 @@ class SqliteLedger:
     def _usable(self) -> None:
         if self._dead is not None:
             raise LedgerUnavailable("dead", self._dead)
+        if self.damage is not None:
+            raise LedgerCorrupt(self.damage.reason, self.damage.message)
+        self._refuse_fork()
+
+    def _refuse_fork(self) -> None:
         if os.getpid() != self._pid:
             raise LedgerUnavailable("forked", "A forked process must open the ledger for itself.")
 
+    def _reached(self, step: str) -> None:
+        """Tell the observer, and refuse whoever comes back as a child: lock and transaction are its parent's."""
+        self._observe(step)
+        self._refuse_fork()
+
     def _head(self) -> tuple[rows.Head, Frontier]:
         """Read the head and check its MAC, its frontier and the last span (LED-06)."""
-        row = self._raw.execute(
-            f"SELECT {rows.HEAD_COLUMNS}, mac FROM head WHERE lane = 0",
-        ).fetchone()
-        if row is None:
-            raise LedgerCorrupt("no_head", "The ledger has no head row.")
-        head = rows.head_from(self._ledger_id, row)
-        if not self._keys.is_authentic("head", rows.head_authority(head), row[7]):
-            raise LedgerCorrupt("head_mac", "The head of the ledger was changed by someone without the keys.")
-        try:
-            frontier = decoded_frontier(head.frontier)
-        except ValueError:
-            raise LedgerCorrupt("frontier", "The tree of the ledger's spans is damaged.") from None
-        last = self._raw.execute("SELECT max(sequence) FROM spans").fetchone()[0] or 0
-        ends = head.position.sequence
-        if frontier.size != ends or frontier.root() != head.root or last != ends:
-            raise LedgerCorrupt("trail_length", "The ledger's trail does not end where its head says.")
-        return head, frontier
+        return proven_head(self._raw, self._ledger_id, self._keys)
 
-    def _time(self, floor_ms: int) -> InstantMs:
-        """Read the clock once, after the lock; it never runs backwards inside the ledger (PER-03)."""
-        now = self._clock()
-        if now < floor_ms - CLOCK_BACKWARD_TOLERANCE_MS:
-            message = "The clock runs behind the ledger's last entry; set the clock right."
-            raise LedgerUnavailable("clock_behind", message)
-        return InstantMs(max(now, floor_ms))
+    def _time(self, last: LastEntry, *, accept_clock: bool) -> tuple[InstantMs, Uptime]:
+        """Read both clocks once, after the lock; unless an operator accepts them they must be plausible (PER-03)."""
+        now, uptime = self._clock(), self._uptime()
+        return (now if accept_clock else believed(now, uptime, last)), uptime
 
-    def transact(self, decide: Decide[T]) -> Committed[T]:
+    def transact(self, decide: Decide[T], *, accept_clock: bool = False) -> Committed[T]:
         """Run one transaction; see the module docstring for its numbered order and `ledger.port` for its faults."""
         self._usable()
         if self._lock is None:
@@ -180,10 +207,11 @@ class SqliteLedger:
                 self._die("The ledger file was replaced while it was open.")
                 raise LedgerUnavailable("replaced", "The ledger file was replaced while it was open.")
             refuse_halted(self._path)
-            self._observe("locked")
+            self._reached("locked")
             try:
                 self._raw.execute("BEGIN IMMEDIATE")  # 3
-                committed, changed = self._decided(decide)
+                refuse_other_schema(self._raw)
+                committed, changed = self._decided(decide, accept_clock=accept_clock)
             except BaseException as fault:
                 self._roll_back()
                 if isinstance(fault, DatabaseError):
@@ -192,19 +220,20 @@ class SqliteLedger:
             if not changed:
                 self._roll_back()
                 return committed
-            self._observe("before_commit")
+            self._reached("before_commit")
             self._commit()  # 10
             self._observe("committed")
             return committed
 
-    def _decided(self, decide: Decide[T]) -> tuple[Committed[T], bool]:
+    def _decided(self, decide: Decide[T], *, accept_clock: bool) -> tuple[Committed[T], bool]:
         head, frontier = self._head()  # 4
         position = head.position
-        now = self._time(head.clock_ms)  # 5
+        now, uptime = self._time(head.last_entry, accept_clock=accept_clock)  # 5
         view: View = SqliteView(self._raw, ledger_id=self._ledger_id, keys=self._keys)
         verdict: Verdict[T] = decide(view, now)  # 6
         if verdict.steps:
-            position = self._written(verdict.steps, head, frontier, now)
+            self._refuse_noise(view, position, verdict.steps)
+            position = self._written(verdict.steps, replace(head, clock_ms=now, uptime=uptime), frontier)
         committed = Committed(
             value=verdict.value,
             refusal=verdict.refusal,
@@ -213,39 +242,50 @@ class SqliteLedger:
         )
         return committed, bool(verdict.steps)
 
+    def _refuse_noise(self, view: View, last: Position, steps: tuple[Step, ...]) -> None:
+        """Refuse one refusal after another where the trail is nearly full: its rest is for what happens (LED-02)."""
+        if self._noise_bytes_max is None or not is_noise(steps):
+            return
+        before = view.span_at(last.sequence)
+        if before is None or before.name != TransitionName.REFUSED:
+            return
+        if view.holdings().span_bytes >= self._noise_bytes_max:
+            message = "The audit trail is nearly full, and takes no refusal directly after another."
+            raise LedgerUnavailable("trail_full", message)
+
     def _written(
         self,
         steps: tuple[Step, ...],
         head: rows.Head,
         frontier: Frontier,
-        now: InstantMs,
     ) -> Position:
-        writer = StepWriter(
-            self._raw, recorder=self._recorder, keys=self._keys, at_ms=now, pending=head.pending
-        )
+        """Write the steps and then the head, whose clocks are already those of this transaction."""
+        now = InstantMs(head.clock_ms)
+        writer = StepWriter(self._raw, recorder=self._recorder, keys=self._keys, at_ms=now, head=head)
         position = head.position
         spans: list[SpanRow] = []
         for step in steps:  # 7
             position = Position(
                 ledger_id=self._ledger_id,
-                epoch=position.epoch,
+                epoch=position.epoch if step.begins_epoch is None else step.begins_epoch,
                 lane=position.lane,
                 sequence=position.sequence + 1,
             )
             span = writer.write(step, position)
             frontier = frontier.with_leaf(span.leaf)
             spans.append(span)
-        renewed = rows.Head(
+        renewed = replace(
+            head,
             position=position,
             frontier=frontier.encoded(),
             root=frontier.root(),
-            clock_ms=now,
             pending=writer.pending,
+            standing=writer.standing,
         )
         mac = self._keys.tag("head", rows.head_authority(renewed))
         self._raw.execute(  # 8
-            "UPDATE head SET sequence = ?, frontier = ?, root = ?, clock_ms = ?, pending = ?, mac = ? WHERE lane = 0",
-            (position.sequence, renewed.frontier, renewed.root, now, renewed.pending, mac),
+            f"UPDATE head SET ({rows.HEAD_COLUMNS}, mac) = ({_HEAD_MARKS}) WHERE lane = 0",
+            (*rows.head_row(renewed), mac),
         )
         for span in spans:  # 9
             writer.prove(span)
@@ -260,7 +300,8 @@ class SqliteLedger:
             message = (
                 "Whether the transaction was committed is not known; read the record in a fresh process."
             )
-            raise CommitUncertain(message) from fault
+            is_full = isinstance(fault, DatabaseError) and as_fault(fault).reason == "disk_full"
+            raise CommitUncertain(message, disk_was_full=is_full) from fault
 
     def _roll_back(self) -> None:
         if self._raw.in_transaction:
@@ -275,12 +316,13 @@ class SqliteLedger:
     def read(self, look: Callable[[View], T]) -> T:
         """Let `look` read one consistent snapshot over a connection of its own, beside any writer.
 
+        Where damage is tolerated, `look` is asked again to see what stands there, unproven.
+
         Raises:
             LedgerUnavailable: the ledger cannot be read.
             LedgerCorrupt: what is read was changed without the keys.
         """
-        if os.getpid() != self._pid:
-            raise LedgerUnavailable("forked", "A forked process must open the ledger for itself.")
+        self._refuse_fork()
         with self._reader_lock:
             # An object that died of an uncertain commit may still look; a closed one may not open the file anew.
             if self._closed:
@@ -292,11 +334,20 @@ class SqliteLedger:
                     self._reader = open_database(self._path, journal_mode=journal_mode(), read_only=True)
                 self._reader.execute("BEGIN")
                 try:
-                    return look(SqliteView(self._reader, ledger_id=self._ledger_id, keys=self._keys))
+                    refuse_other_schema(self._reader)
+                    return self._looked(look)
                 finally:
                     self._reader.execute("ROLLBACK")
             except DatabaseError as fault:
                 raise as_fault(fault) from None
+
+    def _looked(self, look: Callable[[View], T]) -> T:
+        if self.damage is None:
+            try:
+                return look(SqliteView(self._reader, ledger_id=self._ledger_id, keys=self._keys))
+            except LedgerCorrupt as fault:
+                self._found(fault)
+        return look(DamagedView(self._reader, ledger_id=self._ledger_id))
 
     def close(self) -> None:
         """Let go of the file. A closed ledger refuses everything."""

@@ -4,7 +4,6 @@ Inside a transaction it shows what the lock holds still; outside, one snapshot. 
 that an admission needs is answered by a key, so its work does not grow with the ledger (LED-07).
 """
 
-import hmac
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,6 +17,7 @@ from ledger.model import (
     Effect,
     EffectId,
     Evidence,
+    Holdings,
     InstantMs,
     LedgerId,
     PathNode,
@@ -29,15 +29,28 @@ from ledger.model import (
     SpanRow,
     Task,
     TaskId,
-    TaskState,
+    Tombstone,
     TransitionName,
     Unit,
 )
-from ledger.pending import element_data, sum_of
 from ledger.port import Authenticator
 from ledger.sqlite import rows
-from ledger.states import PENDING, EffectState
+from ledger.sqlite.register import Register
+from ledger.sqlite.tables import names
+from ledger.standing import Standing
+from ledger.states import PENDING, SETTLED, UNRESOLVED, UNUSED, EffectState
 
+_UNUSED_BEYOND: Final = (
+    f"SELECT effect_id FROM effects WHERE state IN ({names(UNUSED)}) ORDER BY sequence DESC LIMIT ? OFFSET ?"
+)
+_SETTLED_PAST: Final = (
+    "SELECT effect_id FROM effects INDEXED BY effects_window "
+    f"WHERE state IN ({names(SETTLED)}) AND window_ends_ms <= ? ORDER BY window_ends_ms LIMIT ?"
+)
+_TOMBSTONES_BEYOND: Final = (
+    "SELECT effect_id FROM tombstones INDEXED BY tombstones_unpermitted "
+    f"WHERE permit_id IS NULL AND state IN ({names(UNUSED)}) ORDER BY sequence DESC LIMIT ? OFFSET ?"
+)
 _NO_REPETITION: Final = Repetition(pending=0, unresolved=0, succeeded=0)
 
 
@@ -49,6 +62,7 @@ class SqliteView:
         self._raw = raw
         self._ledger_id = ledger_id
         self._keys = keys
+        self._register: Register | None = None
 
     def _one(self, sql: str, *values: object) -> rows.Row | None:
         row: rows.Row | None = self._raw.execute(sql, values).fetchone()
@@ -65,57 +79,69 @@ class SqliteView:
             raise LedgerCorrupt("no_head", "The ledger has no head row.")
         return Position(ledger_id=self._ledger_id, epoch=row[0], lane=row[1], sequence=row[2])
 
+    def last_entry_ms(self) -> InstantMs:
+        """Return the instant of the last entry: the clock is held against it (PER-03)."""
+        row = self._one("SELECT clock_ms FROM head WHERE lane = 0")
+        if row is None:
+            raise LedgerCorrupt("no_head", "The ledger has no head row.")
+        return InstantMs(row[0])
+
     def _task(self, row: rows.Row | None) -> Task | None:
         if row is None:
             return None
         task = rows.task_from(row)
-        if not self._keys.is_authentic("row", rows.task_authority(task), row[len(row) - 1]):
+        if not self._keys.is_authentic(
+            "row", rows.task_authority(task, row[len(row) - 2]), row[len(row) - 1]
+        ):
             raise LedgerCorrupt("task_mac", "A task row was changed by someone without the keys.")
-        # An earlier row of a task is authentic as well, so the trail is asked whether the task was closed since.
-        if task.state is not TaskState.CLOSED and self._in_trail(task.task_id, TransitionName.TASK_CLOSED):
-            raise LedgerCorrupt("task_set_back", "A task that was closed stands open again.")
+        # An earlier row of a task is authentic as well; the head says which is the latest.
+        self._standing().prove(task.task_id)
         return task
+
+    def _standing(self) -> Register:
+        if self._register is None:
+            row = self._one("SELECT standing FROM head WHERE lane = 0")
+            if row is None:
+                raise LedgerCorrupt("no_head", "The ledger has no head row.")
+            self._register = Register(self._raw, Standing.TASKS, row[0])
+        return self._register
 
     def task_named(self, name: str) -> Task | None:
         """Return the task of that name; what cannot be a name, such as half a character, names none."""
         if NAME_PATTERN.match(name) is None:
             return None
-        return self._task(self._one(f"SELECT {rows.TASK_COLUMNS}, mac FROM tasks WHERE name = ?", name))
+        return self._task(
+            self._one(f"SELECT {rows.TASK_COLUMNS}, sequence, mac FROM tasks WHERE name = ?", name)
+        )
 
     def task(self, task_id: TaskId) -> Task | None:
         """Return the task of that id."""
-        return self._task(self._one(f"SELECT {rows.TASK_COLUMNS}, mac FROM tasks WHERE task_id = ?", task_id))
+        return self._task(
+            self._one(f"SELECT {rows.TASK_COLUMNS}, sequence, mac FROM tasks WHERE task_id = ?", task_id)
+        )
 
     def tasks(self) -> Sequence[Task]:
         """Return every task, oldest first."""
-        found = self._all(f"SELECT {rows.TASK_COLUMNS}, mac FROM tasks ORDER BY sequence, task_id")
+        found = self._all(
+            f"SELECT {rows.TASK_COLUMNS}, sequence, mac FROM tasks ORDER BY opened_ms, depth, task_id"
+        )
         return [task for row in found if (task := self._task(row)) is not None]
 
     def budget(self, task_id: TaskId) -> Mapping[Unit, BudgetLine]:
         """Return the budget lines of one task by unit."""
+        task = self.task(task_id)
+        return MappingProxyType({}) if task is None else self._budget(task)
+
+    def _budget(self, task: Task) -> Mapping[Unit, BudgetLine]:
         found = self._all(
-            "SELECT task_id, unit, ceiling, reserved, settled, overrun FROM budgets WHERE task_id = ? ORDER BY unit",
-            task_id,
+            f"SELECT {rows.BUDGET_COLUMNS} FROM budgets WHERE task_id = ? ORDER BY unit", task.task_id
         )
         lines = {line.unit: line for line in map(rows.budget_from, found)}
-        granted = self._granted(task_id)
         ceilings = {unit: line.ceiling for unit, line in lines.items()}
         # A unit without a grant has a line of zero where something was held or charged (BUD-01).
-        if ceilings != {**dict.fromkeys(lines, 0), **granted}:
-            raise LedgerCorrupt("ceiling", "A task's ceiling is not what its grants add up to.")
+        if ceilings != {**dict.fromkeys(lines, 0), **task.ceilings}:
+            raise LedgerCorrupt("ceiling", "A task's ceiling is not what its row gives it.")
         return MappingProxyType(lines)
-
-    def _granted(self, task_id: TaskId) -> dict[Unit, int | None]:
-        """Return what a task's grants add up to by unit, None for `inherit`; each is proven by its MAC (LED-06)."""
-        totals: dict[Unit, int | None] = {}
-        for unit, sequence, amount, mac in self._all(
-            "SELECT unit, sequence, amount, mac FROM grants WHERE task_id = ?", task_id
-        ):
-            if not self._keys.is_authentic("row", rows.grant_authority(task_id, unit, sequence, amount), mac):
-                raise LedgerCorrupt("grant_mac", "A grant was changed by someone without the keys.")
-            before = totals.get(Unit(unit), 0)
-            totals[Unit(unit)] = None if amount is None or before is None else before + amount
-        return totals
 
     def path(self, task_id: TaskId) -> tuple[PathNode, ...]:
         """Return the task and its ancestors, leaf first, with their budget lines; empty where there is none."""
@@ -125,7 +151,7 @@ class SqliteView:
             task = self.task(ancestor)
             if task is None:
                 raise LedgerCorrupt("task_path", "A task's ancestor is missing.")
-            nodes.append(PathNode(task=task, budget=self.budget(ancestor)))
+            nodes.append(PathNode(task=task, budget=self._budget(task)))
         if nodes and nodes[0].task.task_id != task_id:
             raise LedgerCorrupt("task_path", "A task's line of ancestors does not begin with the task.")
         if nodes and [node.task.parent_id for node in nodes[:-1]] != [
@@ -146,25 +172,16 @@ class SqliteView:
         row = self._one("SELECT mac FROM effects WHERE effect_id = ?", effect.effect_id)
         return row is not None and self._keys.is_authentic("row", rows.effect_authority(effect), row[0])
 
-    def demand_pending(self) -> None:
-        """Recount the effects that may still be admitted, and compare with the head (LED-06).
+    def demand_pending(self, effect_id: EffectId) -> None:
+        """Prove that the effects that may still be admitted are those that the head knows (LED-06).
 
         Raises:
             LedgerCorrupt: someone without the keys put one among them, or took one away.
         """
-        marks = ", ".join("?" * len(PENDING))
-        tags = [
-            self._keys.tag("row", element_data(effect_id), like=mac)
-            for effect_id, mac in self._all(
-                f"SELECT effect_id, mac FROM effects WHERE state IN ({marks})", *sorted(PENDING)
-            )
-        ]
         row = self._one("SELECT pending FROM head WHERE lane = 0")
-        if row is None or not hmac.compare_digest(row[0], sum_of(tags)):
-            message = (
-                "The effects that may still be admitted are not those that were prepared; run the full check."
-            )
-            raise LedgerCorrupt("pending_set", message)
+        if row is None:
+            raise LedgerCorrupt("no_head", "The ledger has no head row.")
+        Register(self._raw, Standing.EFFECTS, row[0]).prove(effect_id)
 
     def effect_for_key(self, caller: str, task_id: TaskId, request_key: str) -> Effect | None:
         """Return the effect that this caller made in this task under this key (EFF-11)."""
@@ -193,6 +210,19 @@ class SqliteView:
             sql = f"SELECT {rows.EFFECT_COLUMNS} FROM effects WHERE state = ? AND expires_ms <= ? LIMIT ?"
             found += [rows.effect_from(row) for row in self._all(sql, str(state), now, limit - len(found))]
         return found
+
+    def unused_beyond(self, newest: int, *, limit: int) -> Sequence[EffectId]:
+        """Return at most `limit` effects that are over without an admission, but none of the `newest` to end."""
+        # Few are ever left to stand, so sorting them is cheap.
+        return [EffectId(row[0]) for row in self._all(_UNUSED_BEYOND, limit, newest)]
+
+    def settled_past(self, now: InstantMs, *, limit: int) -> Sequence[EffectId]:
+        """Return at most `limit` effects with an outcome whose window is over at `now`, the longest over first."""
+        return [EffectId(row[0]) for row in self._all(_SETTLED_PAST, now, limit)]
+
+    def tombstones_beyond(self, newest: int, *, limit: int) -> Sequence[EffectId]:
+        """Return at most `limit` tombstones of effects that never had a permit, but none of the `newest`."""
+        return [EffectId(row[0]) for row in self._all(_TOMBSTONES_BEYOND, limit, newest)]
 
     def permit(self, effect_id: EffectId) -> Permit | None:
         """Return the permit of an effect."""
@@ -248,9 +278,14 @@ class SqliteView:
         return [rows.decision_from(row) for row in found]
 
     def counter(self, counter: str) -> int:
-        """Return how much of a class bound is used (POL-03); 0 where nothing ever was."""
+        """Return how much of a class bound or of a task's slots is used (POL-03, BUD-06); 0 where nothing ever was."""
         row = self._one("SELECT used FROM counters WHERE counter = ?", counter)
         return 0 if row is None else int(row[0])
+
+    def takes(self, effect_id: EffectId) -> Mapping[str, int]:
+        """Return what the permit of an effect took, by counter; giving it back does not remove it."""
+        found = self._all("SELECT counter, amount FROM counter_takes WHERE effect_id = ?", effect_id)
+        return MappingProxyType(dict(found))
 
     def _repetition(self, kind: str, key: bytes) -> Repetition:
         row = self._one(
@@ -290,6 +325,54 @@ class SqliteView:
         """Return the span at a sequence."""
         row = self._one(f"SELECT {rows.SPAN_COLUMNS} FROM spans WHERE sequence = ?", sequence)
         return None if row is None else rows.span_from(self._ledger_id, row)
+
+    def epoch_after(self, epoch: int) -> SpanRow | None:
+        """Return the first span of the first epoch later than `epoch` (LED-08)."""
+        row = self._one(
+            # By its story, which has an index: few spans belong to the ledger itself.
+            f"SELECT {rows.SPAN_COLUMNS} FROM spans WHERE story = ? AND name = ? AND epoch > ? "
+            "ORDER BY sequence LIMIT 1",
+            *(self._ledger_id, str(TransitionName.LEDGER_RESTORED), epoch),
+        )
+        return None if row is None else rows.span_from(self._ledger_id, row)
+
+    def tombstone(self, effect_id: EffectId) -> Tombstone | None:
+        """Return what stays of a collected effect (PER-04)."""
+        return self._tombstone("effect_id = ?", effect_id)
+
+    def tombstone_for_key(self, caller: str, task_id: TaskId, request_key: str) -> Tombstone | None:
+        """Return what stays of the collected effect that this caller made in this task under this key (EFF-11)."""
+        return self._tombstone("caller = ? AND task_id = ? AND request_key = ?", caller, task_id, request_key)
+
+    def _tombstone(self, where: str, *values: str) -> Tombstone | None:
+        row = self._one(f"SELECT {rows.TOMBSTONE_COLUMNS}, mac FROM tombstones WHERE {where}", *values)
+        if row is None:
+            return None
+        found = rows.tombstone_from(row)
+        if not self._keys.is_authentic("row", rows.tombstone_authority(found), row[len(row) - 1]):
+            raise LedgerCorrupt("tombstone_mac", "A tombstone was changed by someone without the keys.")
+        return found
+
+    def holdings(self) -> Holdings:
+        """Return how much the ledger holds (LED-02)."""
+        row = self._one(
+            "SELECT effects, tombstones, record_bytes, spans, span_bytes FROM holdings WHERE one = 1"
+        )
+        if row is None:
+            raise LedgerCorrupt("no_holdings", "The ledger does not say how much it holds.")
+        return Holdings(
+            effects=row[0], tombstones=row[1], record_bytes=row[2], spans=row[3], span_bytes=row[4]
+        )
+
+    def unended(self, task_id: TaskId, *, limit: int) -> int:
+        """Count a task's effects that are pending or unresolved, up to `limit` (LED-02)."""
+        wanted = sorted(PENDING | UNRESOLVED)
+        marks = ", ".join("?" * len(wanted))
+        row = self._one(
+            f"SELECT count(*) FROM (SELECT 1 FROM effects WHERE task_id = ? AND state IN ({marks}) LIMIT ?)",
+            *(task_id, *map(str, wanted), limit),
+        )
+        return 0 if row is None else int(row[0])
 
     def sinks(self) -> Sequence[SinkRegistration]:
         """Return the sinks registered with this ledger."""

@@ -10,16 +10,41 @@ from typing import Any, Final, assert_never
 from ledger import changes
 from ledger.canonical import canonical_bytes
 from ledger.errors import Broken, Fault, SpanNotRecorded
-from ledger.model import EffectId, InstantMs, Position, RecordedSpan, SpanRow, Transition
-from ledger.pending import element_data, with_effect, without_effect
+from ledger.model import (
+    Amounts,
+    CounterTake,
+    EffectId,
+    InstantMs,
+    Position,
+    RecordedSpan,
+    SpanRow,
+    TaskId,
+    Transition,
+)
 from ledger.port import Authenticator, SpanRecorder
 from ledger.sqlite import rows
 from ledger.sqlite.connection import DatabaseError, IntegrityError, OperationalError
+from ledger.sqlite.register import Register
+from ledger.sqlite.task_writes import TaskWriter
+from ledger.standing import Standing
 from ledger.states import PENDING, is_legal
 from ledger.tree import leaf_hash
 
-_EFFECT_MARKS: Final = ", ".join("?" * len(rows.EFFECT_COLUMNS.split(",")))
-_TASK_MARKS: Final = ", ".join("?" * (len(rows.TASK_COLUMNS.split(",")) + 2))
+_EFFECT_MARKS: Final = ", ".join("?" * (len(rows.EFFECT_COLUMNS.split(",")) + 1))
+_TOMBSTONE_MARKS: Final = ", ".join("?" * (len(rows.TOMBSTONE_COLUMNS.split(",")) + 2))
+_COLLECTED_TABLES: Final = (
+    *(
+        "counter_takes",
+        "settlements",
+        "reservations",
+        "claims",
+        "evidence",
+        "decisions",
+        "permits",
+        "effects",
+    ),
+)
+"""What an effect's collection takes away, each after the rows that name it."""
 
 
 class StepWriter:
@@ -32,16 +57,26 @@ class StepWriter:
         recorder: SpanRecorder,
         keys: Authenticator,
         at_ms: InstantMs,
-        pending: bytes,
+        head: rows.Head,
     ) -> None:
         """Write over `raw`, inside the store's open transaction."""
         self._raw = raw
         self._recorder = recorder
         self._keys = keys
         self._at_ms = at_ms
-        self.pending = pending
-        """The sum over the effects that may still be admitted, as the steps so far leave it (`ledger.pending`)."""
+        self._tasks = TaskWriter(raw, keys=keys, standing=head.standing)
+        self._pending = Register(raw, Standing.EFFECTS, head.pending)
         self._span: SpanRow | None = None
+
+    @property
+    def standing(self) -> bytes:
+        """What the head is to hold of the register of tasks, as the steps so far leave it."""
+        return self._tasks.standing
+
+    @property
+    def pending(self) -> bytes:
+        """What the head is to hold of the register of effects that may still be admitted."""
+        return self._pending.digest
 
     def write(self, step: changes.Step, position: Position) -> SpanRow:
         """Write one step at `position` and return its span row, proven to be there.
@@ -129,13 +164,18 @@ class StepWriter:
             raise SpanNotRecorded("row_missing", "The span of this transition is not in the ledger.")
 
     def _apply(self, change: changes.Change) -> None:  # noqa: C901, PLR0912 - one arm per change, nothing else
+        sequence = self._here.position.sequence
         match change:
             case changes.TaskOpened():
-                self._task_opened(change)
+                self._tasks.opened(change, sequence)
             case changes.TaskMoved():
-                self._task_moved(change)
+                self._tasks.moved(change, sequence)
             case changes.CeilingGranted():
-                self._grant(change.task_id, change.unit, change.amount)
+                self._tasks.granted(change, sequence)
+            case changes.CeilingLowered():
+                self._tasks.lowered(change, sequence)
+            case changes.OverrunAccepted():
+                self._tasks.accepted(change, sequence)
             case changes.EffectPrepared():
                 self._effect_prepared(change)
             case changes.EffectMoved():
@@ -147,11 +187,17 @@ class StepWriter:
             case changes.PermitUsed():
                 self._permit_used(change)
             case changes.CostReserved():
-                self._reserve(change)
+                self._reserve(change.effect_id, change.task_id, change.cost)
             case changes.CostSettled():
                 self._settle(change)
             case changes.EvidenceAdded():
                 self._evidence(change)
+            case changes.AdmissionReplayed():
+                self._replayed(change)
+            case changes.EffectCollected():
+                self._collected(change)
+            case changes.TombstonesForgotten():
+                self._forgotten(change)
             case changes.SinkRegistered():
                 self._sink(change)
             case _:
@@ -163,45 +209,12 @@ class StepWriter:
             raise Broken("a change was written before its span")
         return self._span
 
-    def _task_opened(self, change: changes.TaskOpened) -> None:
-        task = change.task
-        mac = self._keys.tag("row", rows.task_authority(task))
-        self._raw.execute(
-            f"INSERT INTO tasks({rows.TASK_COLUMNS}, sequence, mac) VALUES ({_TASK_MARKS})",
-            (*rows.task_row(task), self._here.position.sequence, mac),
-        )
-        for unit, ceiling in sorted(change.ceilings.items()):
-            self._grant(task.task_id, unit, ceiling)
-
-    def _task_moved(self, change: changes.TaskMoved) -> None:
-        row = self._raw.execute(
-            f"SELECT {rows.TASK_COLUMNS} FROM tasks WHERE task_id = ?",
-            (change.task_id,),
-        ).fetchone()
-        moved = rows.task_from((*row[:8], str(change.state), row[9]))
-        self._raw.execute(
-            "UPDATE tasks SET state = ?, sequence = ?, mac = ? WHERE task_id = ?",
-            (
-                str(change.state),
-                self._here.position.sequence,
-                self._keys.tag("row", rows.task_authority(moved)),
-                change.task_id,
-            ),
-        )
-
-    def _grant(self, task_id: str, unit: str, amount: int | None) -> None:
-        sequence = self._here.position.sequence
-        mac = self._keys.tag("row", rows.grant_authority(task_id, unit, sequence, amount))
-        self._raw.execute(
-            "INSERT INTO grants(task_id, unit, sequence, amount, mac) VALUES (?, ?, ?, ?, ?)",
-            (task_id, unit, sequence, amount, mac),
-        )
-
     def _effect_prepared(self, change: changes.EffectPrepared) -> None:
         here = self._here
         mac = self._keys.tag("row", rows.effect_authority(change.effect))
+        self._pending.prove(change.effect.effect_id)
         self._raw.execute(
-            f"INSERT INTO effects({rows.EFFECT_COLUMNS}) VALUES ({_EFFECT_MARKS})",
+            f"INSERT INTO effects({rows.EFFECT_COLUMNS}, bucket) VALUES ({_EFFECT_MARKS})",
             rows.effect_row(
                 change.effect,
                 span_id=here.span_id,
@@ -209,28 +222,24 @@ class StepWriter:
                 mac=mac,
             ),
         )
-        tag = self._keys.tag("row", element_data(change.effect.effect_id), like=mac)
-        self.pending = with_effect(self.pending, tag)
-
-    def _pending_tag(self, effect_id: EffectId) -> bytes:
-        row = self._raw.execute("SELECT mac FROM effects WHERE effect_id = ?", (effect_id,)).fetchone()
-        if row is None:
-            raise Broken("no effect of that id was prepared")
-        return self._keys.tag("row", element_data(effect_id), like=row[0])
+        if change.effect.state in PENDING:
+            self._pending.renew(change.effect.effect_id)
 
     def _effect_moved(self, change: changes.EffectMoved) -> None:
         if not is_legal(change.origin, change.target):
             raise Broken(f"an effect may not move from {change.origin} to {change.target}")
         here = self._here
-        if change.origin in PENDING and change.target not in PENDING:
-            tag = self._pending_tag(change.effect_id)
-            self.pending = without_effect(self.pending, tag)
+        ends = change.origin in PENDING and change.target not in PENDING
+        if ends:
+            self._pending.prove(change.effect_id)
         moved = self._raw.execute(
             "UPDATE effects SET state = ?, last_span = ?, sequence = ? WHERE effect_id = ? AND state = ?",
             (str(change.target), here.span_id, here.position.sequence, change.effect_id, str(change.origin)),
         )
         if moved.rowcount != 1:
             raise Broken(f"no effect stood in state {change.origin}")
+        if ends:
+            self._pending.renew(change.effect_id)
 
     def _decision(self, change: changes.DecisionRecorded) -> None:
         decision = change.decision
@@ -261,10 +270,13 @@ class StepWriter:
                 "ON CONFLICT (counter) DO UPDATE SET ceiling = excluded.ceiling",
                 (take.counter, take.ceiling),
             )
-            self._raw.execute(
-                "INSERT INTO counter_takes(effect_id, counter, amount) VALUES (?, ?, ?)",
-                (permit.effect_id, take.counter, take.amount),
-            )
+            self._take(permit.effect_id, take)
+
+    def _take(self, effect_id: EffectId, take: CounterTake) -> None:
+        self._raw.execute(
+            "INSERT INTO counter_takes(effect_id, counter, amount) VALUES (?, ?, ?)",
+            (effect_id, take.counter, take.amount),
+        )
 
     def _permit_used(self, change: changes.PermitUsed) -> None:
         self._raw.execute(
@@ -286,13 +298,45 @@ class StepWriter:
             (task_id, unit),
         )
 
-    def _reserve(self, change: changes.CostReserved) -> None:
-        for unit, amount in change.cost.items():
-            self._line_exists(change.task_id, unit)
+    def _replayed(self, change: changes.AdmissionReplayed) -> None:
+        self._raw.execute(
+            "INSERT INTO permit_uses(permit_id, effect_id, sequence) VALUES (?, ?, ?)",
+            (change.permit_id, change.effect_id, self._here.position.sequence),
+        )
+        self._reserve(change.effect_id, change.task_id, change.cost)
+        for take in change.takes:
+            # What happened counts, even where a bound is lower by now: it then stands where the use does.
+            self._raw.execute(
+                "INSERT INTO counters(counter, used, ceiling) VALUES (?1, 0, max(?2, ?3)) ON CONFLICT (counter) "
+                "DO UPDATE SET ceiling = max(?2, used + ?3)",
+                (take.counter, take.ceiling, take.amount),
+            )
+            self._take(change.effect_id, take)
+
+    def _collected(self, change: changes.EffectCollected) -> None:
+        tombstone = change.tombstone
+        self._raw.execute(
+            f"INSERT INTO tombstones({rows.TOMBSTONE_COLUMNS}, sequence, mac) VALUES ({_TOMBSTONE_MARKS})",
+            (
+                *rows.tombstone_row(tombstone),
+                self._here.position.sequence,
+                self._keys.tag("row", rows.tombstone_authority(tombstone)),
+            ),
+        )
+        for table in _COLLECTED_TABLES:
+            self._raw.execute(f"DELETE FROM {table} WHERE effect_id = ?", (tombstone.effect_id,))
+
+    def _forgotten(self, change: changes.TombstonesForgotten) -> None:
+        for effect_id in change.effect_ids:
+            self._raw.execute("DELETE FROM tombstones WHERE effect_id = ?", (effect_id,))
+
+    def _reserve(self, effect_id: EffectId, task_id: TaskId, cost: Amounts) -> None:
+        for unit, amount in cost.items():
+            self._line_exists(task_id, unit)
             self._raw.execute(
                 "INSERT INTO reservations(effect_id, task_id, unit, amount) "
                 "SELECT ?1, ancestor_id, ?3, ?4 FROM task_path WHERE task_id = ?2 ORDER BY distance",
-                (change.effect_id, change.task_id, unit, amount),
+                (effect_id, task_id, unit, amount),
             )
 
     def _settle(self, change: changes.CostSettled) -> None:

@@ -1,0 +1,62 @@
+"""Looking into a ledger that is damaged: every row as it stands, with nothing proven.
+
+Rules: LED-04 (reading goes on where new effects stop). What it shows may have been written by anybody, and who shows
+it further says so. It serves no decision: a transaction never sees this view.
+Next: `ledger.sqlite.store`, which reads with it once something was found that cannot be trusted.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ledger.model import BudgetLine, InstantMs, LedgerId, PathNode, Position, Task, TaskId, Unit
+from ledger.sqlite import rows
+from ledger.sqlite.view import SqliteView
+
+
+class _Unproven:
+    """An `Authenticator` that vouches for nothing, and asks for no proof."""
+
+    def tag(self, domain: str, data: bytes, *, like: bytes | None = None) -> bytes:
+        """Return nothing."""
+        del domain, data, like
+        return b""
+
+    def is_authentic(self, domain: str, data: bytes, tag: bytes) -> bool:
+        """Let it pass."""
+        del domain, data, tag
+        return True
+
+
+class DamagedView(SqliteView):
+    """What stands in a damaged ledger."""
+
+    def __init__(self, raw: Any, *, ledger_id: LedgerId) -> None:  # noqa: ANN401 - untyped driver
+        """Read over `raw`, whose transaction belongs to the caller."""
+        super().__init__(raw, ledger_id=ledger_id, keys=_Unproven())
+
+    def head(self) -> Position:
+        """Return the position of the last span that is there, whatever the head says."""
+        row = self._one("SELECT epoch, lane, sequence FROM spans ORDER BY sequence DESC LIMIT 1")
+        epoch, lane, sequence = row or (1, 0, 0)
+        return Position(ledger_id=self._ledger_id, epoch=epoch, lane=lane, sequence=sequence)
+
+    def last_entry_ms(self) -> InstantMs:
+        """Return the instant of that span."""
+        row = self._one("SELECT at_ms FROM spans ORDER BY sequence DESC LIMIT 1")
+        return InstantMs(0 if row is None else row[0])
+
+    def _task(self, row: rows.Row | None) -> Task | None:
+        return None if row is None else rows.task_from(row)
+
+    def _budget(self, task: Task) -> Mapping[Unit, BudgetLine]:
+        found = self._all(
+            f"SELECT {rows.BUDGET_COLUMNS} FROM budgets WHERE task_id = ? ORDER BY unit", task.task_id
+        )
+        return MappingProxyType({line.unit: line for line in map(rows.budget_from, found)})
+
+    def path(self, task_id: TaskId) -> tuple[PathNode, ...]:
+        """Return the task and what ancestors of it are there, leaf first."""
+        found = self._all("SELECT ancestor_id FROM task_path WHERE task_id = ? ORDER BY distance", task_id)
+        tasks = [self.task(TaskId(row[0])) for row in found] or [self.task(task_id)]
+        return tuple(PathNode(task=task, budget=self._budget(task)) for task in tasks if task is not None)

@@ -6,14 +6,18 @@ without an offset is refused). Everything else takes an instant as an argument.
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from ledger.errors import Malformed
 from ledger.model import InstantMs
+from ledger.timekeeping import NO_UPTIME, Uptime
 
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 MS_PER_SECOND: Final = 1000
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)\Z", re.ASCII)
 
@@ -21,6 +25,26 @@ _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]
 def now_ms() -> InstantMs:
     """Return this instant in milliseconds since 1970-01-01T00:00:00Z."""
     return InstantMs(time.time_ns() // 1_000_000)
+
+
+def boot_id() -> str:
+    """Return the id of this boot of the machine, or empty where the system has none."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def machine_uptime() -> Callable[[], Uptime]:
+    """Return what reads the time since this boot, suspended time included; nothing where the system does not tell.
+
+    No setting of the date moves it, so it shows a wall clock that jumped (PER-03).
+    """
+    boot = boot_id()
+    kind = getattr(time, "CLOCK_BOOTTIME", None)
+    if not boot or kind is None:
+        return lambda: NO_UPTIME
+    return lambda: Uptime(boot=boot, since_ms=time.clock_gettime_ns(kind) // 1_000_000)
 
 
 def monotonic_ms() -> int:

@@ -93,7 +93,7 @@ class Delivery:
         Raises:
             AuditUnavailable: a required sink did not acknowledge; it is named, with the reason.
         """
-        self._refuse_fork()
+        self.refuse_fork()
         for worker in self._best_effort:
             worker.tell(sequence)
         self._ask_all(sequence, self._ship_deadline_s)
@@ -104,14 +104,19 @@ class Delivery:
             worker.close()
 
     def _ask_all(self, sequence: int | None, deadline_s: float) -> None:
-        self._refuse_fork()
+        self.refuse_fork()
         until = time.monotonic() + deadline_s + GRACE_S
         # All are asked before any is waited for.
         wishes = [(worker, worker.ask(sequence)) for worker in self._required]
         for worker, wish in wishes:
             worker.wait_for(wish, until)
 
-    def _refuse_fork(self) -> None:
+    def refuse_fork(self) -> None:
+        """Refuse whoever is a forked copy of the process that these sinks belong to (AUD-03).
+
+        Raises:
+            AuditUnavailable: `forked`.
+        """
         # Before any lock is touched: a child inherits locks whose holders it does not have.
         if os.getpid() != self._pid:
             raise AuditUnavailable("*", "forked", "These sinks belong to the parent process; open them anew.")

@@ -19,6 +19,7 @@ from ledger.model import (
     AMOUNT_MAX,
     EFFECT_ID_PATTERN,
     NAME_PATTERN,
+    PERMIT_ID_PATTERN,
     TASK_ID_PATTERN,
     UNIT_PATTERN,
     AttributeValue,
@@ -28,7 +29,7 @@ from ledger.model import (
     TransitionName,
 )
 from ledger.refusals import RefusalCode
-from ledger.states import EffectState, is_legal
+from ledger.states import PENDING, EffectState, is_legal
 
 __all__ = ["ATTRIBUTES", "AUTOMATIC", "OUTCOMES", "SPANS", "check", "fits", "page"]
 
@@ -103,6 +104,13 @@ _ERROR: Final = re.compile(r"[!-~]{1,192}:[a-z0-9_]{1,63}\Z")
 _PRINTABLE: Final = re.compile(r"[ -~]{1,256}\Z")
 _AMOUNTS: Final = re.compile(rf"{_UNIT}=[0-9]{{1,16}}\Z")
 _CEILINGS: Final = re.compile(rf"{_UNIT}=(?:[0-9]{{1,16}}|inherit)\Z")
+_SCOPE: Final = re.compile(
+    "(?:class|operation|resource):[^\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028-\u202e\u2066-\u2069]+"
+    r"=(?:[0-9]{1,7}|inherit)\Z"
+)
+_LEFT: Final = re.compile(
+    rf"{_bare(NAME_PATTERN)}=[0-9]{{1,16}}:[0-9]{{1,16}}:[0-9a-f]{{64}}:[0-9a-f]{{64}}\Z"
+)
 _HELD: Final = re.compile(rf"{_bare(NAME_PATTERN)}:{_UNIT}=[0-9]{{1,16}}\Z")
 # No control character, surrogate, line separator or direction override: the id must read as it is (APP-02).
 _RESOURCE: Final = re.compile("[^\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028-\u202e\u2066-\u2069]+\\Z")
@@ -145,6 +153,10 @@ ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType(
         "permit.reservation": _texts("what is held at each level", _HELD, "task name:unit=amount", 300),
         "permit.ceiling": _amounts("the ceilings of a new task", _CEILINGS, "unit=amount or unit=inherit"),
         "permit.granted": _amounts("what an owner added"),
+        "permit.lowered": _amounts("the ceilings that an owner lowered, as they are now (BUD-03)"),
+        "permit.scope": _texts("what a new task names, and how often (BUD-06)", _SCOPE, "kind:name=count", 700),
+        "permit.parent.id": _text("the task above it", TASK_ID_PATTERN, "task id"),
+        "permit.actors": _texts("who may act in it", _NAME, "name"),
         "permit.expires_ms": _whole("when the permit or task ends, ms since the epoch"),
         "permit.deadline_ms": _whole("until when the winner reports first-hand, ms since the epoch (ADM-07)"),
         "permit.tier": _text("where the authority comes from (POL-01)", _one_of(Tier), "issue or approval"),
@@ -168,6 +180,21 @@ ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType(
         "permit.sink.name": _text("the sink", _NAME, "name"),
         "permit.sink.kind": _text("what kind of sink", _WORD, "snake_case word"),
         "permit.sink.location_digest": _text("SHA-256 of its place", _DIGEST, "64 hex digits"),
+        "permit.count": _whole("how many"),
+        "permit.collected": _texts("the effects that are tombstones from here on", EFFECT_ID_PATTERN, "effect id", 36),
+        "permit.forgotten": _whole("tombstones of effects without a permit that went (LED-02)"),
+        "permit.clock.before_ms": _whole("the last entry before a clock was accepted, ms since the epoch (PER-03)"),
+        "permit.base.epoch": _whole("the epoch of the last span in the backup (LED-08)"),
+        "permit.base.sequence": _whole("the sequence of that span"),
+        "permit.sinks.left": _texts(
+            "where each sink stood that had seen more than the backup (LED-08)", _LEFT,
+            "name=epoch:sequence:leaf:tree root", 320,
+        ),
+        "permit.permit.id": _text("the permit that was spent (LED-08)", PERMIT_ID_PATTERN, "permit id"),
+        "permit.content.key": _text("the keyed hash that tells repetition (EFF-03)", _DIGEST, "64 hex digits"),
+        "permit.resource.key": _text("the keyed hash of the resource", _DIGEST, "64 hex digits"),
+        "permit.schema.from": _whole("the schema before an upgrade"),
+        "permit.schema.to": _whole("the schema after it"),
         "permit.sqlite": _text("the version of SQLite", _VISIBLE, "visible ASCII", 64),
     },
 )  # fmt: skip
@@ -225,7 +252,13 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
         TransitionName.PROBE: _shape(frozenset(), _named("mode", "sqlite", "reason")),
         TransitionName.TASK_OPENED: _shape(
             _MODE | _named("task.id", "task.name", "root.id", "subject", "ceiling"),
-            _named("actor", "expires_ms"),
+            _named("actor", "actors", "expires_ms", "parent.id", "scope", "reason"),
+        ),
+        TransitionName.TASK_FROZEN: _shape(
+            _MODE | _named("task.id"), _named("task.name", "root.id", "subject", "reason")
+        ),
+        TransitionName.TASK_THAWED: _shape(
+            _MODE | _named("task.id"), _named("task.name", "root.id", "subject", "reason")
         ),
         TransitionName.TASK_CLOSED: _shape(
             _MODE | _named("task.id"), _named("task.name", "root.id", "subject", "reason")
@@ -233,11 +266,26 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
         TransitionName.TASK_GRANTED: _shape(
             _MODE | _named("task.id", "granted"), _named("task.name", "root.id", "subject", "reason")
         ),
+        TransitionName.TASK_LOWERED: _shape(
+            _MODE | _named("task.id", "lowered"), _named("task.name", "root.id", "subject", "reason")
+        ),
+        TransitionName.OVERRUN_ACCEPTED: _shape(
+            _MODE | _named("task.id", "overrun"), _named("task.name", "root.id", "subject", "reason")
+        ),
+        TransitionName.LEDGER_MIGRATED: _shape(_named("schema.from", "schema.to"), _named("mode", "sqlite")),
+        TransitionName.LEDGER_COLLECTED: _shape(
+            _MODE | _named("count", "collected", "forgotten", "reason"), frozenset()
+        ),
+        TransitionName.LEDGER_BACKED_UP: _shape(_MODE | _named("base.epoch", "base.sequence"), frozenset()),
+        TransitionName.LEDGER_RESTORED: _shape(
+            _MODE | _named("base.epoch", "base.sequence", "reason", "count"), _named("sinks.left")
+        ),
+        TransitionName.CLOCK_ACCEPTED: _shape(_MODE | _named("clock.before_ms"), _named("reason")),
         TransitionName.EFFECT_PREPARED: _shape(
             _EFFECT
             | _named("caller", "root.id", "class", "resource.type", "resource.id", "binding.digest", "cost")
             | _named("expires_ms"),
-            _ABOUT,
+            _ABOUT | _named("content.key", "resource.key"),
             EffectState.PREPARED,
         ),
         TransitionName.EFFECT_PERMITTED: _shape(
@@ -253,9 +301,18 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
             _EFFECT, _ABOUT | _named("expires_ms", "reason"), EffectState.EXPIRED
         ),
         TransitionName.EFFECT_WITHDRAWN: _shape(_EFFECT, _ABOUT | _named("reason"), EffectState.WITHDRAWN),
+        TransitionName.EFFECT_REVOKED: _shape(
+            _EFFECT, _ABOUT | _named("reason", "expires_ms"), EffectState.REVOKED
+        ),
+        TransitionName.EFFECT_REPLAYED: _shape(
+            _EFFECT
+            | _named("caller", "root.id", "class", "binding.digest", "cost", "reservation", "permit.id"),
+            _ABOUT | _named("tier", "reason", "reference", "expires_ms"),
+            EffectState.UNKNOWN,
+        ),
         TransitionName.EFFECT_ADMITTED: _shape(
             _EFFECT | _named("cost", "reservation", "deadline_ms"),
-            _ABOUT | _DECISION | _named("expires_ms"),
+            _ABOUT | _DECISION | _named("expires_ms", "permit.id"),
             EffectState.ADMITTED,
         ),
         TransitionName.EFFECT_SUCCEEDED: _shape(
@@ -325,6 +382,11 @@ def _check_states(transition: Transition, shape: SpanShape) -> None:
             "vocabulary", "permit.story is not the effect whose state moves, so its trace would miss it."
         )
     is_first = target is EffectState.PREPARED
+    is_replayed = transition.name is TransitionName.EFFECT_REPLAYED
+    if is_replayed and origin is None:
+        return  # the restored ledger never heard of this effect before
+    if target is EffectState.UNKNOWN and origin in PENDING and not is_replayed:
+        raise SpanNotRecorded("vocabulary", "Only a restore moves what was not admitted to unknown.")
     if (origin is None) is not is_first or (origin is not None and not is_legal(origin, target)):
         raise SpanNotRecorded("vocabulary", "permit.state.from and permit.state.to are no legal move.")
 

@@ -5,10 +5,12 @@ was; the commands see to that before they come here.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from audit import AuditUnavailable
 from issuer.clock import instant_text
+from issuer.credentials import CredentialForeign
 from issuer.house import House
 from issuer.sealing import (
     KeysUnavailable,
@@ -27,7 +29,7 @@ from ledger.errors import (
     Malformed,
     SpanNotRecorded,
 )
-from ledger.model import Effect
+from ledger.model import Effect, Tombstone
 from ledger.refusals import Refusal, RefusalCode
 
 _FAULT_CODES: Final[Mapping[type[Fault], str]] = {
@@ -39,16 +41,27 @@ _FAULT_CODES: Final[Mapping[type[Fault], str]] = {
     CommitUncertain: str(RefusalCode.OUTCOME_UNKNOWN),
     KeysUnavailable: str(RefusalCode.KEYS_UNAVAILABLE),
     KeyUnusable: str(RefusalCode.KEYS_UNAVAILABLE),
+    CredentialForeign: str(RefusalCode.KEYS_UNAVAILABLE),
     ProtectedStoreFull: str(RefusalCode.LEDGER_FULL),
     ProtectedContentTooLarge: str(RefusalCode.MALFORMED),
     ProtectedStoreUnavailable: str(RefusalCode.LEDGER_UNAVAILABLE),
 }
 
 
+def damaged_say(damage: LedgerCorrupt) -> str:
+    """Return the sentence beside what is shown out of a damaged ledger (LED-04)."""
+    return (
+        f"The ledger is damaged ({damage.reason}), so new effects are stopped, "
+        "and what is shown may not be what was written; run `issuer ledger check`."
+    )
+
+
 def code_of_fault(fault: Fault) -> str:
     """Return the code that tells a caller about a fault; one that no table names is ours."""
-    if isinstance(fault, LedgerUnavailable) and fault.reason == "clock_behind":
+    if isinstance(fault, LedgerUnavailable) and fault.reason in {"clock_behind", "clock_ahead"}:
         return str(RefusalCode.CLOCK_UNTRUSTED)
+    if isinstance(fault, LedgerUnavailable) and fault.reason == "trail_full":
+        return str(RefusalCode.LEDGER_FULL)
     return next((_FAULT_CODES[kind] for kind in type(fault).__mro__ if kind in _FAULT_CODES), "fault")
 
 
@@ -60,8 +73,11 @@ def about(
     say: str = "",
     more: Mapping[str, object] | None = None,
 ) -> Answer:
-    """Return the answer with `code` about `effect`."""
+    """Return the answer with `code` about `effect`; out of a damaged ledger it says that nothing of it is proven."""
     say = say or CODES[code].say
+    damage = house.ledger.damage
+    if damage is not None:
+        say, more = f"{say} {damaged_say(damage)}", {**(more or {}), "damaged": damage.reason}
     if effect is None:
         return Answer(issuer=house.issuer, code=code, mode=house.mode, say=say, more=more or {})
     return Answer(
@@ -76,6 +92,19 @@ def about(
         expires=instant_text(effect.expires_ms),
         say=say,
         more=more or {},
+    )
+
+
+def collected(
+    house: House, code: str, tombstone: Tombstone, more: Mapping[str, object] | None = None
+) -> Answer:
+    """Return the answer with `code` about what stays of a collected effect."""
+    answer = about(house, code, say=say_of(str(RefusalCode.COLLECTED)), more=more)
+    return replace(
+        answer,
+        effect=tombstone.effect_id,
+        state=str(tombstone.state),
+        operation=tombstone.operation,
     )
 
 
@@ -104,10 +133,13 @@ def refusal_say(refusal: Refusal, say: str = "") -> str:
     return f"{sentence} ({', '.join(named)})" if named else sentence
 
 
-def refused(house: House, refusal: Refusal, effect: Effect | None = None, *, say: str = "") -> Answer:
-    """Return the answer of a no; `field` and `level` stand beside it where there are some."""
+def refused(
+    house: House, refusal: Refusal, effect: Effect | None = None, *, say: str = "", hint: str = ""
+) -> Answer:
+    """Return the answer of a no; `field` and `level` stand beside it if any, `hint` after its sentence."""
     named = {name: value for name, value in (("field", refusal.field), ("level", refusal.level)) if value}
-    return about(house, str(refusal.code), effect, say=refusal_say(refusal, say), more=named)
+    sentence = refusal_say(refusal, say)
+    return about(house, str(refusal.code), effect, say=f"{sentence} {hint}" if hint else sentence, more=named)
 
 
 def faulted(house: House, fault: Fault, effect: Effect | None = None) -> Answer:

@@ -13,6 +13,7 @@ from audit import Sink
 from issuer import commands
 from issuer.caller import Caller, local_caller
 from issuer.clock import now_ms
+from issuer.commands.task_scope import ScopeAsk
 from issuer.commands.tasks import NewTask
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
@@ -24,6 +25,7 @@ from issuer.wiring import open_house, span_recorder
 from ledger.errors import Fault
 from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanRecorder
+from ledger.timekeeping import Uptime
 
 
 class Issuer:
@@ -41,6 +43,7 @@ class Issuer:
         profile: str | Path,
         *,
         clock: Callable[[], InstantMs] = now_ms,
+        uptime: Callable[[], Uptime] | None = None,
         recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
         observe: Callable[[str], None] = lambda _step: None,
         further_sinks: Sequence[Sink] = (),
@@ -48,8 +51,9 @@ class Issuer:
     ) -> Self:
         """Open the issuer whose profile is at `profile`.
 
-        `clock`, `recorder`, `observe` and `further_sinks` are for embedding hosts and tests: the time in
-        milliseconds, the maker of spans, who is told each numbered step, and sinks beside the profile's own.
+        `clock`, `uptime`, `recorder`, `observe` and `further_sinks` are for embedding hosts and tests: the time in
+        milliseconds, the time since the machine began (by itself it goes with the machine's own clock), the maker of
+        spans, who is told each numbered step, and sinks beside the profile's own.
 
         With `reading` it is opened to look at what is on record: nothing is permitted, and broken policies are no
         obstacle.
@@ -62,6 +66,7 @@ class Issuer:
         house = open_house(
             Path(profile),
             clock=clock,
+            uptime=uptime,
             recorder=recorder,
             observe=observe,
             further_sinks=further_sinks,
@@ -83,6 +88,11 @@ class Issuer:
         """`strict` or `ordinary` (OPR-03)."""
         return self._house.mode
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The action classes that the owner declared: what a root task can name (BUD-06)."""
+        return tuple(self._house.profile.classes)
+
     def task_open(
         self,
         name: str,
@@ -92,8 +102,15 @@ class Issuer:
         parent: str | None = None,
         subject: str | None = None,
         actors: Sequence[str] = (),
+        classes: Mapping[str, int | str] | None = None,
+        operations: Mapping[str, int | str] | None = None,
+        resources: Mapping[str, int | str] | None = None,
     ) -> Answer:
-        """Open a task; `budget` per unit is a whole amount or `inherit`."""
+        """Open a task; `budget` per unit is a whole amount or `inherit`.
+
+        `classes`, `operations` and `resources` (each `Type:id`) name what may be done in it, and how many admissions of
+        each, or `inherit` (BUD-06). A root names its classes; a child that says nothing of a kind has its parent's.
+        """
         ask = NewTask(
             name=name,
             parent=parent,
@@ -101,8 +118,17 @@ class Issuer:
             actors=tuple(actors),
             budget=budget,
             expires_ms=expires_ms,
+            scope=ScopeAsk(classes=classes, operations=operations, resources=resources),
         )
         return commands.task_open(self._visit("task-open"), ask)
+
+    def clock_accept(self) -> Answer:
+        """Believe the clock as it reads now, after it ran behind or jumped ahead (PER-03)."""
+        return commands.clock_accept(self._visit("clock-accept"))
+
+    def ledger_collect(self, *, early: bool = False) -> Answer:
+        """Turn what is over into tombstones; with `early` also what would be kept longer to be looked at (LED-02)."""
+        return commands.ledger_collect(self._visit("ledger-collect"), early=early)
 
     def task_show(self, name: str) -> Answer:
         """Show one task with its budget."""
@@ -113,12 +139,28 @@ class Issuer:
         return commands.task_list(self._visit("task-list"))
 
     def task_close(self, name: str) -> Answer:
-        """Close a task."""
+        """Close a task for good."""
         return commands.task_close(self._visit("task-close"), name)
+
+    def task_freeze(self, name: str) -> Answer:
+        """Freeze a task: it and all below it admit nothing until it is thawed."""
+        return commands.task_freeze(self._visit("task-freeze"), name)
+
+    def task_thaw(self, name: str) -> Answer:
+        """Open a frozen task again."""
+        return commands.task_thaw(self._visit("task-thaw"), name)
 
     def task_grant(self, name: str, *, budget: Mapping[str, int]) -> Answer:
         """Add to a task's own ceilings."""
         return commands.task_grant(self._visit("task-grant"), name, budget)
+
+    def task_lower(self, name: str, *, budget: Mapping[str, int]) -> Answer:
+        """Lower a task's own ceilings to what is given, be it below what is used; or give one where it inherited."""
+        return commands.task_lower(self._visit("task-lower"), name, budget)
+
+    def task_accept_overrun(self, name: str, *, unit: str | None = None) -> Answer:
+        """Count the overrun of a task as spent, in one unit or in all; it blocks at that task no more."""
+        return commands.task_accept_overrun(self._visit("task-accept-overrun"), name, unit)
 
     def request(
         self,
@@ -201,6 +243,24 @@ class Issuer:
             ProfileRefused, Fault: it cannot be read.
         """
         return commands.ledger_stats(Path(profile))
+
+    @staticmethod
+    def ledger_backup(profile: str | Path, file: str | Path) -> Answer:
+        """Copy the ledger to the new file `file`, while it is in use.
+
+        Raises:
+            ProfileRefused, SetupError, Fault: no copy is there.
+        """
+        return commands.ledger_backup(Path(profile), Path(file))
+
+    @staticmethod
+    def ledger_restore(profile: str | Path, file: str | Path) -> Answer:
+        """Bring the ledger back as it was in the backup `file`, in a new epoch; nobody may have it open.
+
+        Raises:
+            ProfileRefused, Fault: it was not restored; the sentence says what to do.
+        """
+        return commands.ledger_restore(Path(profile), Path(file))
 
     def close(self) -> None:
         """Let go of everything. Admissions of this process that are still open become `unknown` for others."""

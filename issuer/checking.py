@@ -2,32 +2,56 @@
 
 Rules: LED-04 (what is found stops new effects, and reading goes on), LED-06, REP-07, design section 3 (opening is
 cheap, the full check runs where something may have gone wrong). A small file beside the ledger keeps the boot of the
-last clean check, and the dead processes that it knew of: an end is looked at once.
-Whoever can write that folder can write that file too; the check on demand asks no file.
+last clean check, and the dead processes that it knew of: an end is looked at once. The check on demand asks no file.
+A ledger behind one of its sinks was rolled back or replaced, however whole it is.
 Next: `issuer.wiring` asks at the start, `issuer.commands.ledger` on demand.
 """
 
-import os
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
-from audit.comparison import span_holds
-from issuer.clock import monotonic_ms
+from audit import JsonlSink, LedgerSpans, Sink, SinkAhead, SinkExpectation, SinkUnavailable
+from audit.comparison import span_holds, span_says
+from issuer.checked_mark import Checked, forget_checked, read_checked, write_checked
+from issuer.clock import boot_id, monotonic_ms
 from issuer.flow.binding import binding_digest
 from issuer.flow.seal import seal_holds
-from issuer.instance import boot_id, dead_instances, forget_instance
+from issuer.instance import dead_instances, forget_instance
+from issuer.look import open_to_look
 from issuer.places import Places
 from issuer.sealing import KeyRing, KeyState
 from issuer.sealing.authenticator import RingAuthenticator
-from ledger.model import Effect, LedgerId, Permit
-from ledger.port import Ledger
-from ledger.sqlite.check import CheckReport, check_ledger
+from ledger.errors import Fault, LedgerCorrupt
+from ledger.model import LedgerId, Position
+from ledger.port import Ledger, SealedEffect, SealedPermit
+from ledger.sqlite.check import CheckFinding, CheckReport, check_ledger
+from ledger.sqlite.check_ground import Proofs
 from ledger.sqlite.halt import lift_halt, set_halt, standing_halt
 from ledger.states import EffectState
 
-_CHECKED_BYTES_MAX: Final = 64 * 1024
-"""Far more than the names of dead processes that ever stand there at once; a longer file says nothing."""
+SINK_SECONDS: Final = 2.0
+"""How long another process may hold a sink while its last line is looked at."""
+
+
+def proofs_with(ring: KeyRing) -> Proofs:
+    """Return everything that the rooms of an issuer can prove of its ledger."""
+    has_retired = any(ring.state(key_id) is KeyState.RETIRED for key_id in ring.key_ids)
+
+    def open_seal(ledger_id: LedgerId, effect: SealedEffect, permit: SealedPermit) -> bool:
+        # A retired key opens no permit, so what it sealed and nobody can use any more is not judged.
+        past = has_retired and effect.state != EffectState.PERMITTED
+        return seal_holds(ring, ledger_id, effect, permit) or past
+
+    return Proofs(
+        keys=RingAuthenticator(ring),
+        binding_digest=binding_digest,
+        open_seal=open_seal,
+        span_holds=span_holds,
+        span_says=span_says,
+    )
 
 
 def checked_ledger(places: Places, ring: KeyRing) -> CheckReport:
@@ -35,21 +59,68 @@ def checked_ledger(places: Places, ring: KeyRing) -> CheckReport:
 
     Raises:
         LedgerUnavailable: it cannot be read; nothing is said about it.
+        LedgerCorrupt: it has another schema than this release's, and is not judged.
     """
-    has_retired = any(ring.state(key_id) is KeyState.RETIRED for key_id in ring.key_ids)
+    report = checked_file(places.ledger, ring)
+    if report.ledger_id == ring.ledger_id:
+        report = replace(report, findings=(*report.findings, *_behind_sinks(places, ring)))
+    return report
 
-    def open_seal(ledger_id: LedgerId, effect: Effect, permit: Permit) -> bool:
-        # A retired key opens no permit, so what it sealed and nobody can use any more is not judged.
-        past = has_retired and effect.state is not EffectState.PERMITTED
-        return seal_holds(ring, ledger_id, effect, permit) or past
 
+def _behind_sinks(places: Places, ring: KeyRing) -> tuple[CheckFinding, ...]:
+    """Return the sinks that hold what the ledger does not; a ledger that cannot say its sinks is named otherwise."""
+    try:
+        ledger = open_to_look(places, ring)
+    except Fault:
+        return ()
+    try:
+        return tuple(
+            CheckFinding(what="behind_sink", where=f"sink {name}", says=says)
+            for name, says in sinks_ahead(registered(ledger), ledger)
+        )
+    except LedgerCorrupt:
+        return ()
+    finally:
+        ledger.close()
+
+
+def registered(ledger: Ledger) -> tuple[Sink, ...]:
+    """Return the files that the ledger says are its sinks, to be looked at."""
+    return tuple(
+        JsonlSink(Path(sink.location), ledger.ledger_id, name=sink.name, required=True)
+        for sink in ledger.read(lambda view: view.sinks())
+    )
+
+
+def sinks_ahead(sinks: Sequence[Sink], ledger: Ledger) -> tuple[tuple[str, str], ...]:
+    """Return the name of each sink that holds what the ledger does not, and a sentence (LED-06).
+
+    The file is looked at first, and the ledger then: another process that goes on meanwhile is no rollback. A sink that
+    cannot be read is no proof of anything; it is asked again before anything is admitted.
+    """
+    found = []
+    for sink in sinks:
+        try:
+            sink.probe(SinkExpectation(source=LedgerSpans(ledger)), SINK_SECONDS)
+        except SinkAhead as fault:
+            found.append((fault.sink, fault.message))
+        except SinkUnavailable:
+            continue
+    return tuple(found)
+
+
+def checked_file(path: Path, ring: KeyRing, *, is_copy: bool = False) -> CheckReport:
+    """Check a ledger file, or a copy of one, which may be in any journal mode; otherwise as `checked_ledger`."""
+    proofs = proofs_with(ring)
     return check_ledger(
-        places.ledger,
-        keys=RingAuthenticator(ring),
+        path,
+        keys=proofs.keys,
         stopwatch_ms=monotonic_ms,
-        binding_digest=binding_digest,
-        open_seal=open_seal,
-        span_holds=span_holds,
+        binding_digest=proofs.binding_digest,
+        open_seal=proofs.open_seal,
+        span_holds=proofs.span_holds,
+        span_says=proofs.span_says,
+        is_copy=is_copy,
     )
 
 
@@ -66,11 +137,13 @@ def judge(places: Places, ring: KeyRing) -> Judged:
 
     Raises:
         LedgerUnavailable: the ledger cannot be read, or the mark not be written.
+        LedgerCorrupt: it has another schema than this release's; no mark is set.
     """
     standing = standing_halt(places.ledger)
     report = checked_ledger(places, ring)
     if not report.is_clean:
         set_halt(places.ledger, report.findings[0].what)
+        forget_checked(places.checked)
         return Judged(report=report, halted=True)
     # A mark that came while this check ran is about something that it may not have seen.
     lifted = standing_halt(places.ledger) is None if standing is None else lift_halt(places.ledger, standing)
@@ -89,8 +162,10 @@ def check_at_start(places: Places, ring: KeyRing, ledger: Ledger) -> None:
     if standing_halt(places.ledger) is not None:
         return
     dead = dead_instances(places.instances)
-    boot, known = _last_clean(places)
-    if boot != boot_id() or dead - known:
+    head, keys = ledger.read(lambda view: view.head()), RingAuthenticator(ring)
+    last = read_checked(places.checked, ledger.ledger_id, keys)
+    known = frozenset() if last is None else last.known
+    if ledger.damage is not None or last is None or not last.holds(boot_id(), head) or dead - known:
         if judge(places, ring).halted:
             return
     elif not dead and not known:
@@ -100,23 +175,28 @@ def check_at_start(places: Places, ring: KeyRing, ledger: Ledger) -> None:
     with suppress(OSError):  # a folder that cannot be written only means that the next start looks again
         for name in dead - claiming:
             forget_instance(places.instances, name)
-        lines = "".join(f"{line}\n" for line in (boot_id(), *sorted(dead & claiming)))
-        fresh = places.checked.with_name(f"{places.checked.name}.new")
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(
-            fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        clean = Checked(
+            boot=boot_id(), epoch=head.epoch, sequence=head.sequence, known=frozenset(dead & claiming)
         )
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(lines)
-        fresh.replace(places.checked)
+        write_checked(places.checked, ledger.ledger_id, keys, clean)
 
 
-def _last_clean(places: Places) -> tuple[str | None, frozenset[str]]:
-    """Return the boot of the last clean check and the dead processes it knew of; None where nobody can tell."""
-    try:
-        if places.checked.stat().st_size > _CHECKED_BYTES_MAX:
-            return None, frozenset()
-        boot, *known = places.checked.read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):
-        return None, frozenset()
-    return boot, frozenset(known)
+def refuse_behind_sinks(places: Places, sinks: Sequence[Sink], ledger: Ledger) -> None:
+    """Stop new effects where a sink holds what the ledger does not: it was rolled back, replaced or copied (LED-06).
+
+    Raises:
+        LedgerUnavailable: that cannot be noted.
+    """
+    if standing_halt(places.ledger) is None and ledger.damage is None and sinks_ahead(sinks, ledger):
+        set_halt(places.ledger, "behind_sink")
+        forget_checked(places.checked)
+
+
+def note_restored(places: Places, ring: KeyRing, ledger_id: LedgerId, head: Position) -> None:
+    """Lift the stop of the ledger that was replaced, and note that the new one, whose last span is `head`, is whole."""
+    standing = standing_halt(places.ledger)
+    if standing is not None:
+        lift_halt(places.ledger, standing)
+    clean = Checked(boot=boot_id(), epoch=head.epoch, sequence=head.sequence)
+    with suppress(OSError):
+        write_checked(places.checked, ledger_id, RingAuthenticator(ring), clean)

@@ -16,6 +16,7 @@ from issuer.profile import Profile
 from issuer.sealing import KeyRing, ProtectedStore
 from ledger.model import AttributeValue, InstantMs, PathNode, Unit
 from ledger.port import Ledger, View
+from ledger.sqlite.ballast import Ballast
 from policies import Bundle, Directory
 
 ID_SHOWN: Final = slice(4, 12)
@@ -28,6 +29,8 @@ class House:
 
     Attributes:
         units: every unit that some operation costs.
+        ballast: the room that is kept for outcomes.
+        open_anew: opens the same ledger once more, for an outcome that the open one could not take.
         now: the clock; inside a transaction the ledger's own reading counts, and only that.
         observe: told the name of each numbered step as it is reached (`issuer.flow.steps`).
     """
@@ -42,6 +45,8 @@ class House:
     units: tuple[Unit, ...]
     delivery: Delivery
     instance: Instance
+    ballast: Ballast
+    open_anew: Callable[[], Ledger]
     now: Callable[[], InstantMs]
     observe: Callable[[str], None]
 

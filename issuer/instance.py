@@ -10,19 +10,11 @@ import os
 from pathlib import Path
 from typing import Final
 
+from issuer.clock import boot_id
 from ledger.errors import LedgerUnavailable
 
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _SUFFIX: Final = ".lock"
 _DRAFT_SUFFIX: Final = ".new"
-
-
-def boot_id() -> str:
-    """Return the id of this boot of the machine, or empty where the system has none."""
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return ""
 
 
 def _locked_file(folder: Path, name: str) -> int:
@@ -60,6 +52,12 @@ def dead_instances(folder: Path) -> frozenset[str]:
         finally:
             os.close(descriptor)
     return frozenset(dead)
+
+
+def living_instances(folder: Path) -> frozenset[str]:
+    """Return the instances that run now, on this machine: their lock is held."""
+    named = {path.name.removesuffix(_SUFFIX) for path in folder.glob(f"*{_SUFFIX}")}
+    return frozenset(named - dead_instances(folder))
 
 
 def forget_instance(folder: Path, name: str) -> None:

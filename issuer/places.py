@@ -57,6 +57,16 @@ class Places:
         return self.ledger_folder / "ledger.sqlite"
 
     @property
+    def founding(self) -> Path:
+        """The file that is there while `init` makes keys and ledger, and never again."""
+        return self.ledger_folder / "founding"
+
+    @property
+    def restoring(self) -> Path:
+        """Folder in which a restore builds the ledger that takes the place of this one."""
+        return self.ledger_folder / "restoring"
+
+    @property
     def checked(self) -> Path:
         """The file that says in which boot the ledger was last found whole."""
         return self.ledger_folder / "checked"

@@ -25,11 +25,12 @@ from issuer.sealing import create_key_ring, create_protected_folder, open_key_ri
 from issuer.sealing.authenticator import RingAuthenticator
 from issuer.starter import family_files, starter_profile
 from issuer.terms import load_policies
-from issuer.wiring import open_ledger
+from issuer.wiring import current_keys, open_ledger, own_ledger
 from ledger.changes import SinkRegistered, Step
 from ledger.model import InstantMs, SinkRegistration, Transition, TransitionName
 from ledger.port import Ledger, Verdict, View
 from ledger.sqlite import library_version
+from ledger.sqlite.ballast import Ballast
 from ledger.sqlite.creation import create_ledger
 from policies import starter_files
 
@@ -153,10 +154,10 @@ def _write_families(places: Places, uid: int, families: Sequence[str], progress:
 
 
 def _make_folders(places: Places, progress: _Progress) -> None:
-    for folder in (places.credentials, places.ledger_folder):
-        made = not folder.exists()
-        folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        progress.note(f"{folder.name}/", made=made)
+    made = not places.credentials.exists()
+    places.credentials.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    progress.note("credentials/", made=made)
+    places.ledger_folder.mkdir(mode=FOLDER_MODE, exist_ok=True)  # told of once there is a ledger in it
     made = not places.protected.exists()
     create_protected_folder(places.protected)
     progress.note("protected/", made=made)
@@ -181,16 +182,32 @@ def _make_keys(places: Places, progress: _Progress) -> None:
             raise SetupError(
                 "keys_gone", "There is a ledger but no keys; bring the keys back, nothing else opens it."
             )
-        create_key_ring(places.keys, root=random_bytes(ROOT_BYTES), key_id=new_key_id())
+        # Until the ledger is made as well: later, keys without a ledger mean that it was lost (ADM-06).
+        places.founding.touch(mode=0o600)
+        create_key_ring(
+            places.keys, root=random_bytes(ROOT_BYTES), key_id=new_key_id(), ledger_id=new_ledger_id()
+        )
     progress.note("keys/", made=made)
 
 
 def _make_ledger(places: Places, profile: Profile, progress: _Progress) -> Made:
-    ring = open_key_ring(places.keys)
     made = not places.ledger.exists()
+    ring = open_key_ring(places.keys) if made else current_keys(places, mode=profile.mode)
     if made:
-        create_ledger(places.ledger, ledger_id=new_ledger_id(), keys=RingAuthenticator(ring), now_ms=now_ms())
+        if not places.founding.exists():
+            raise SetupError(
+                "ledger_gone",
+                "There are keys, but the ledger that they belong to is gone; bring it back with "
+                "`issuer ledger restore FILE`, or begin anew in another folder.",
+            )
+        create_ledger(
+            places.ledger,
+            ledger_id=own_ledger(ring, places),
+            keys=RingAuthenticator(ring),
+            now_ms=now_ms(),
+        )
     progress.note("ledger/", made=made)
+    Ballast(places.ledger).restore()
     ledger = open_ledger(places, ring)
     try:
         wanted = _wanted_sinks(profile, ledger)
@@ -200,6 +217,7 @@ def _make_ledger(places: Places, profile: Profile, progress: _Progress) -> Made:
                 _make_sink(sink, ledger)
             ledger.transact(lambda view, now: _registered(profile, wanted, view, now))
             registered = ledger.read(lambda view: view.sinks())
+        places.founding.unlink(missing_ok=True)
         for sink in registered:
             progress.note(f"sink {sink.name}", made=made)
         return Made(

@@ -22,6 +22,7 @@ from issuer.operations.registry import Operation, all_units, build_catalogue, bu
 from issuer.places import Places
 from issuer.policy_files import POLICY_SUFFIX, read_policies
 from issuer.profile import Profile, ProfileRefused, load_profile
+from issuer.sealing import open_key_ring
 from ledger.model import Unit
 from policies import (
     ActorFact,
@@ -98,7 +99,11 @@ def read_terms(places: Places, *, reading: bool = False) -> Terms:
     profile = load_profile(places.profile)
     bundle, directory = load_policies(profile, places, reading=reading)
     operations = build_operations(
-        profile, folder=places.folder, credentials=credential_reader(places.credentials)
+        profile,
+        folder=places.folder,
+        credentials=credential_reader(
+            places.credentials, functools.cache(lambda: open_key_ring(places.keys))
+        ),
     )
     return Terms(
         profile=profile,

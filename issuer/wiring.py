@@ -6,25 +6,31 @@ AUD-02 (zero required sinks refuse to start; a sink stands where the ledger says
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from audit import Delivery, JsonlSink, LedgerSpans, Sink
 from audit.recorder import OtelRecorder
-from issuer.checking import check_at_start
-from issuer.clock import now_ms
+from issuer.checking import check_at_start, refuse_behind_sinks
+from issuer.clock import machine_uptime, now_ms
+from issuer.credentials import seal_credentials
 from issuer.errors import SetupError
 from issuer.house import House
 from issuer.ids import new_instance, random_bytes
 from issuer.instance import Instance
 from issuer.places import Places
 from issuer.profile import Profile
-from issuer.sealing import KeyRing, ProtectedStore, open_key_ring
+from issuer.sealing import KeyRing, KeysUnavailable, ProtectedStore, StorageFault
 from issuer.sealing.authenticator import RingAuthenticator
 from issuer.terms import read_terms
+from issuer.upgrading import upgraded_keys
 from issuer.version import VERSION
+from ledger.errors import LedgerCorrupt, LedgerUnavailable
 from ledger.model import InstantMs, LedgerId
 from ledger.port import Ledger, SpanRecorder
 from ledger.sqlite import SqliteLedger
+from ledger.sqlite.ballast import Ballast
+from ledger.timekeeping import NO_UPTIME, Uptime
 
 
 def _unobserved(_step: str) -> None:
@@ -43,21 +49,84 @@ def open_ledger(
     ring: KeyRing,
     *,
     clock: Callable[[], InstantMs] = now_ms,
+    uptime: Callable[[], Uptime] | None = None,
     recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
     observe: Callable[[str], None] = _unobserved,
+    noise_bytes_max: int | None = None,
+    path: Path | None = None,
+    tolerant: bool = False,
 ) -> SqliteLedger:
-    """Open the ledger of an issuer.
+    """Open the ledger of an issuer, or a copy of it at `path`; `ring` belongs to it and to no other (ADM-06).
+
+    The machine's own uptime goes with the machine's clock, and with no other.
 
     Raises:
+        KeysUnavailable: the keys belong to no ledger.
         LedgerUnavailable, LedgerCorrupt: as `ledger.sqlite.SqliteLedger`.
     """
-    return SqliteLedger(
-        places.ledger,
-        recorder=recorder,
-        keys=RingAuthenticator(ring),
-        clock=clock,
-        observer=observe,
-    )
+    try:
+        return SqliteLedger(
+            places.ledger if path is None else path,
+            ledger_id=own_ledger(ring, places),
+            tolerant=tolerant,
+            recorder=recorder,
+            keys=RingAuthenticator(ring),
+            clock=clock,
+            uptime=_uptime_beside(clock, uptime),
+            observer=observe,
+            noise_bytes_max=noise_bytes_max,
+        )
+    except LedgerCorrupt as fault:
+        if fault.reason != "schema_older":
+            raise
+        # Its keys belong to it already, so it was upgraded once, and this is not the file that was made then.
+        message = "The ledger is a copy from before its upgrade; bring the newest file back."
+        raise LedgerCorrupt("schema_older", message) from None
+
+
+def _uptime_beside(
+    clock: Callable[[], InstantMs], uptime: Callable[[], Uptime] | None
+) -> Callable[[], Uptime]:
+    return uptime or (machine_uptime() if clock is now_ms else lambda: NO_UPTIME)
+
+
+def current_keys(
+    places: Places,
+    *,
+    mode: str,
+    clock: Callable[[], InstantMs] = now_ms,
+    uptime: Callable[[], Uptime] | None = None,
+    recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
+    observe: Callable[[str], None] = _unobserved,
+) -> KeyRing:
+    """Open the keys of an issuer; one of an earlier release is brought up to this one first.
+
+    Raises:
+        Fault: as `issuer.upgrading.upgraded_keys`.
+    """
+    beside = _uptime_beside(clock, uptime)
+    return upgraded_keys(places, mode=mode, recorder=recorder, clock=clock, uptime=beside, observe=observe)
+
+
+def own_ledger(ring: KeyRing, places: Places) -> LedgerId:
+    """Return the one ledger that the keys belong to.
+
+    Raises:
+        KeysUnavailable: they do not say.
+    """
+    if ring.ledger_id is None:
+        raise KeysUnavailable(StorageFault.UNBOUND, places.keys / "ledger")
+    return LedgerId(ring.ledger_id)
+
+
+def _opened(open_it: Callable[[], SqliteLedger], ballast: Ballast) -> SqliteLedger:
+    """Open a ledger; on a full disk the ballast makes the little room that this takes, or nothing could be read."""
+    try:
+        return open_it()
+    except LedgerUnavailable:
+        if not (ballast.disk_is_full and ballast.release()):
+            raise
+    return open_it()
 
 
 def registered_sinks(profile: Profile, ledger: Ledger) -> tuple[Sink, ...]:
@@ -78,10 +147,16 @@ def registered_sinks(profile: Profile, ledger: Ledger) -> tuple[Sink, ...]:
     )
 
 
+def _named_credentials(profile: Profile) -> frozenset[str]:
+    named = (operation.http.bearer for operation in profile.operations.values() if operation.http is not None)
+    return frozenset(name for name in named if name is not None)
+
+
 def open_house(
     profile_path: Path,
     *,
     clock: Callable[[], InstantMs] = now_ms,
+    uptime: Callable[[], Uptime] | None = None,
     recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
     observe: Callable[[str], None] = _unobserved,
     further_sinks: Sequence[Sink] = (),
@@ -99,11 +174,20 @@ def open_house(
     places = Places(profile_path.absolute())
     terms = read_terms(places, reading=reading)
     profile = terms.profile
-    ring = open_key_ring(places.keys)
-    ledger = open_ledger(places, ring, clock=clock, recorder=recorder, observe=observe)
+    ring = current_keys(
+        places, mode=profile.mode, clock=clock, uptime=uptime, recorder=recorder, observe=observe
+    )
+    ballast = Ballast(places.ledger)
+    noise = profile.ledger.capacity.noise_bytes_max
+    opened = partial(open_ledger, places, ring, clock=clock, uptime=uptime, recorder=recorder)
+    open_anew = partial(opened, observe=observe, noise_bytes_max=noise, tolerant=reading)
+    ledger = _opened(open_anew, ballast)
     try:
+        if not reading:
+            seal_credentials(places.credentials, ring, _named_credentials(profile))
         check_at_start(places, ring, ledger)
-        sinks = (*registered_sinks(profile, ledger), *further_sinks)
+        own_sinks = registered_sinks(profile, ledger)
+        refuse_behind_sinks(places, own_sinks, ledger)
         return House(
             profile=profile,
             ledger=ledger,
@@ -113,8 +197,10 @@ def open_house(
             directory=terms.directory,
             operations=terms.operations,
             units=terms.units,
-            delivery=Delivery(sinks, LedgerSpans(ledger)),
+            delivery=Delivery((*own_sinks, *further_sinks), LedgerSpans(ledger)),
             instance=Instance(places.instances, new_instance()),
+            ballast=ballast,
+            open_anew=open_anew,
             now=clock,
             observe=observe,
         )

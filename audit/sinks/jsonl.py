@@ -6,8 +6,8 @@ needs an acknowledgement does the work.
 
 1. Take the file's own lock, polling, since another process may hang with it.
 2. The path still names the open file: a regular one with one link, closed to others, headed by this ledger.
-3. The last whole line is a span that the ledger holds with the same leaf. A torn line after it was never
-   acknowledged, and is cut off.
+3. The last whole line is a span that the ledger holds with the same leaf, or the one that a later epoch of the ledger
+   says it left behind (LED-08). A torn line after it was never acknowledged, and is cut off.
 4. Append what is missing, in order, without a gap, from the ledger.
 5. One fdatasync, always: a visible line may still be unsynced, if its writer was killed before its own.
 6. Only then acknowledge.
@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from audit.errors import SinkAhead, SinkUnavailable
+from audit.sinks.epochs import left_at
 from audit.sinks.lines import (
     HEADER_BYTES_MAX,
     LINE_BYTES_MAX,
@@ -111,6 +112,19 @@ class _Known:
     rewrite_from: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """Where the file ends: its last span, the end of that line, and how far in the ledger that is.
+
+    `owed` is a span that the file must get before anything is acknowledged: the first of a new epoch; else 0.
+    """
+
+    tail: Tail | None
+    offset: int
+    sequence: int
+    owed: int = 0
+
+
 class JsonlSink:
     """A file of spans; implements `audit.sinks.port.Sink`. It may be used from any thread of one process."""
 
@@ -161,14 +175,15 @@ class JsonlSink:
         # 1 and 2
         with self._held(fcntl.LOCK_EX, deadline_s) as (fd, deadline):
             # 3
-            tail, start = self._last_span(fd, source)
+            end = self._last_span(fd, source)
+            tail, start, due = end.tail, end.offset, max(upto.sequence, end.owed)
             try:
                 if os.fstat(fd).st_size > start:
                     os.ftruncate(fd, start)
                 self._write_again(fd, source, start)
                 # 4
-                if tail is None or tail.sequence < upto.sequence:
-                    tail = self._append(fd, source, tail, upto, deadline)
+                if tail is None or end.sequence < due:
+                    tail = self._append(fd, source, end.sequence, due, deadline)
             except OSError as error:
                 self._fail(fd, start)
                 raise _os_fault(self.name, error, "write_failed") from None
@@ -272,31 +287,46 @@ class JsonlSink:
 
     # ------------------------------------------------------------------------------ 3: where the file ends
 
-    def _last_span(self, fd: int, source: SpanSource) -> tuple[Tail | None, int]:
-        """Return the last span of the file and the end of its line, once the ledger holds the same one.
+    def _last_span(self, fd: int, source: SpanSource) -> _End:
+        """Return where the file ends, once the ledger holds the same span, or goes on from it in a later epoch.
 
         A file behind what this process was last acknowledged was cut. Then that is held against the ledger
         too, as one that was rolled back with the file would go unnoticed.
         """
         if source.ledger_id != self._ledger_id:
             self._refuse("foreign_ledger", "The ledger is another one than that of the audit file.")
-        tail, end = self._last_line(fd)
+        tail, offset = self._last_line(fd)
+        end = _End(tail=None, offset=offset, sequence=0)
         if tail is not None:
-            self._compare(tail, source)
+            sequence, owed = self._followed(tail, source)
+            end = _End(tail=tail, offset=offset, sequence=sequence, owed=owed)
         known = self._acknowledged
-        if known is not None and (tail is None or tail.sequence < known.sequence):
-            self._compare(known, source)
-        return tail, end
+        if known is not None and (tail is None or _place(tail) < _place(known)):
+            self._followed(known, source)
+        return end
 
-    def _compare(self, tail: Tail, source: SpanSource) -> None:
+    def _followed(self, tail: Tail, source: SpanSource, *, is_last: bool = True) -> tuple[int, int]:
+        """Return how far in the ledger a span of the file is, and the first span of a new epoch where it left that.
+
+        Where the span is not the file's last, one before the place that was left is as good.
+        """
         row = source.span_at(tail.sequence)
+        if row is not None and _tail(row) == tail:
+            return tail.sequence, 0
+        joint = source.epoch_after(tail.epoch)
+        left = None if joint is None else left_at(joint.body, self.name)
+        if joint is not None and left is not None:
+            is_before = not is_last and _place(tail) < _place(left)
+            if left == tail or is_before:
+                return joint.position.sequence - 1, joint.position.sequence
         if row is None:
             raise SinkAhead(self.name, "ahead", "The audit file holds spans that its ledger has lost.")
-        place = row.position
-        if (place.epoch, place.lane, row.leaf) != (tail.epoch, tail.lane, tail.leaf):
-            raise SinkAhead(
-                self.name, "diverged", "The audit file and its ledger tell two different stories."
+        if row.position.epoch < tail.epoch:
+            message = (
+                "The audit file is of a later epoch: the ledger was restored, and an older file put back."
             )
+            raise SinkAhead(self.name, "later_epoch", message)
+        raise SinkAhead(self.name, "diverged", "The audit file and its ledger tell two different stories.")
 
     def _last_line(self, fd: int) -> tuple[Tail | None, int]:
         """Return the last whole line, read, and its end; if there is none, None and the end of the header."""
@@ -322,28 +352,20 @@ class JsonlSink:
 
     # ---------------------------------------------------------------------- 4: what is missing, and failures
 
-    def _append(
-        self, fd: int, source: SpanSource, tail: Tail | None, upto: Position, deadline: float
-    ) -> Tail:
-        """Write the missing spans up to `upto` at least, in order; return the last one written."""
-        while tail is None or tail.sequence < upto.sequence:
-            after = 0 if tail is None else tail.sequence
+    def _append(self, fd: int, source: SpanSource, after: int, due: int, deadline: float) -> Tail:
+        """Write the missing spans after `after` up to `due` at least, in order; return the last one written."""
+        while True:
             rows = source.spans_after(after, limit=BATCH_ROWS)
             if not rows:
                 self._refuse("no_such_span", "The ledger does not hold the span to ship.")
             # A line of one row proves itself before any of the batch is written.
             lines = [self._line(row, after + place) for place, row in enumerate(rows, start=1)]
             _write_all(fd, b"".join(lines))
-            last = rows[-1]
-            tail = Tail(
-                epoch=last.position.epoch,
-                lane=last.position.lane,
-                sequence=last.position.sequence,
-                leaf=last.leaf,
-            )
-            if tail.sequence < upto.sequence and time.monotonic() > deadline:
+            after = rows[-1].position.sequence
+            if after >= due:
+                return _tail(rows[-1])
+            if time.monotonic() > deadline:
                 self._refuse("backlog", "The backlog is longer than the deadline; the next call goes on.")
-        return tail
 
     def _line(self, row: SpanRow, sequence: int) -> bytes:
         if row.position.sequence != sequence or row.position.ledger_id != self._ledger_id:
@@ -366,7 +388,7 @@ class JsonlSink:
             skipped = 0 if os.pread(fd, 1, begin - 1) == b"\n" else read.find(b"\n") + 1
             begin, read = begin + skipped, read[skipped:]
         for line in read.splitlines(keepends=True):
-            self._compare(self._read_line(line), source)
+            self._followed(self._read_line(line), source, is_last=False)
         # Writing at an offset needs a descriptor that does not append.
         again = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -422,6 +444,15 @@ def _os_fault(name: str, error: OSError, otherwise: str = "os_error") -> SinkUna
     number = error.errno or 0
     word = errno.errorcode.get(number, "unknown")
     return SinkUnavailable(name, _REASONS.get(number, otherwise), f"The audit file cannot be used: {word}.")
+
+
+def _tail(row: SpanRow) -> Tail:
+    place = row.position
+    return Tail(epoch=place.epoch, lane=place.lane, sequence=place.sequence, leaf=row.leaf)
+
+
+def _place(tail: Tail) -> tuple[int, int]:
+    return tail.epoch, tail.sequence
 
 
 def _inode(status: os.stat_result) -> _Inode:

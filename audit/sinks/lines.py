@@ -19,7 +19,15 @@ from ledger.canonical import canonical_bytes
 from ledger.model import BINDING_BYTES_MAX, SpanRow
 from ledger.tree import leaf_hash
 
-__all__ = ["HEADER_BYTES_MAX", "LINE_BYTES_MAX", "Tail", "header_line", "read_span_line", "span_line"]
+__all__ = [
+    "HEADER_BYTES_MAX",
+    "LINE_BYTES_MAX",
+    "Tail",
+    "header_line",
+    "read_span_line",
+    "span_body",
+    "span_line",
+]
 
 FORMAT_VERSION: Final = 1
 KIND: Final = "permit-audit"
@@ -70,6 +78,12 @@ def span_line(row: SpanRow) -> bytes:
     if len(line) > LINE_BYTES_MAX or _LINE.match(line) is None:
         raise ValueError("the body has no place in one line")
     return line
+
+
+def span_body(line: bytes) -> bytes:
+    """Return the body of a line that `read_span_line` has read."""
+    match = _LINE.match(line)
+    return b"" if match is None else match[5]
 
 
 def read_span_line(line: bytes) -> Tail:

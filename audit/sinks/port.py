@@ -35,6 +35,10 @@ class SpanSource(Protocol):
         """Return the span at a sequence, or None where there is none."""
         ...
 
+    def epoch_after(self, epoch: int) -> SpanRow | None:
+        """Return the first span of the first epoch later than `epoch`, or None where there is none (LED-08)."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerSpans:
@@ -54,6 +58,10 @@ class LedgerSpans:
     def span_at(self, sequence: int) -> SpanRow | None:
         """Return the span at a sequence, or None where there is none."""
         return self.ledger.read(lambda view: view.span_at(sequence))
+
+    def epoch_after(self, epoch: int) -> SpanRow | None:
+        """Return the first span of the first epoch later than `epoch`, or None where there is none (LED-08)."""
+        return self.ledger.read(lambda view: view.epoch_after(epoch))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,25 +2,45 @@
 
 __all__ = [
     "admit_host",
+    "clock_accept",
     "commit",
     "dispatch_child",
+    "ledger_backup",
     "ledger_check",
+    "ledger_collect",
+    "ledger_restore",
     "ledger_stats",
     "list_effects",
     "report",
     "request",
     "request_held",
     "show",
+    "task_accept_overrun",
     "task_close",
+    "task_freeze",
     "task_grant",
     "task_list",
+    "task_lower",
     "task_open",
     "task_show",
+    "task_thaw",
     "timeline_of",
 ]
 
 from issuer.commands.asking import request, request_held
+from issuer.commands.backup import ledger_backup, ledger_restore
+from issuer.commands.clock import clock_accept
+from issuer.commands.collecting import ledger_collect
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
-from issuer.commands.tasks import task_close, task_grant, task_list, task_open, task_show
+from issuer.commands.task_changes import (
+    task_accept_overrun,
+    task_close,
+    task_freeze,
+    task_grant,
+    task_lower,
+    task_thaw,
+)
+from issuer.commands.task_views import task_list, task_show
+from issuer.commands.tasks import task_open
 from issuer.commands.using import admit_host, commit, dispatch_child, report

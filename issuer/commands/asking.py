@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 
 from issuer import answering
 from issuer.commands.edge import at_the_edge
-from issuer.commands.standing import SETTLED, settled_answer
+from issuer.commands.standing import settled_answer
 from issuer.flow import spans
+from issuer.flow.capacity import refuse_use, restore_ballast
+from issuer.flow.collect import collect_some
+from issuer.flow.content import erase_content, sweep_content
 from issuer.flow.issue import Issued, issue
 from issuer.flow.overdue import sweep
 from issuer.flow.prepare import (
@@ -21,20 +24,19 @@ from issuer.flow.prepare import (
     prepare,
     read_ask,
 )
-from issuer.flow.reference import bound_operation, find_effect, open_binding, refuse_target
-from issuer.flow.refusing import RefusedError
+from issuer.flow.reference import bound_operation, find_effect, missing, open_binding, refuse_target
+from issuer.flow.refusing import RefusedError, collected_since
 from issuer.house import House, Locked, Visit
 from issuer.ids import random_bytes
-from issuer.sealing import NONCE_BYTES
+from issuer.sealing import NONCE_BYTES, ProtectedStoreFull
 from issuer.wire import Answer, code_of
-from ledger.budgets import refuse_cost
 from ledger.changes import EffectPrepared, Step
 from ledger.errors import Broken, Fault
-from ledger.model import AttributeValue, Effect, InstantMs
+from ledger.model import AttributeValue, Effect, InstantMs, Tombstone
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_actor, refuse_expiry, refuse_path
-from ledger.states import EffectState
+from ledger.states import SETTLED, EffectState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,7 @@ class _Requested:
     """What a request's transaction made or found, and the owner's sentence where a policy spoke."""
 
     effect: Effect | None
+    collected: Tombstone | None = None
     say: str = ""
 
 
@@ -73,43 +76,53 @@ def _declared(house: House, ask: Ask) -> dict[str, AttributeValue]:
 
 def _requested(visit: Visit, ask: Ask, *, hold: bool) -> Answer:
     sweep(visit)
+    collect_some(visit)
     read = read_ask(visit, ask)
-    known = _known(visit, read)
+    known = visit.house.ledger.read(lambda view: _known(visit, view, read.ask.task, read.request_key))
     if known is not None:
         return _again(visit, read, known)
     draft = prepare(visit, read)
     visit.house.delivery.probe()
+    restore_ballast(visit.house)
     if draft.pinned.has_protected:
-        nonce = random_bytes(NONCE_BYTES)
-        visit.house.protected.put(draft.effect_id, draft.pinned.protected_content(), nonce)
+        _keep_content(visit.house, draft)
     committed = visit.house.ledger.transact(
         lambda view, now: _created(visit, draft, view, now, hold=hold),
     )
     effect = committed.value.effect
-    if draft.pinned.has_protected and (effect is None or effect.effect_id != draft.effect_id):
-        visit.house.protected.erase(draft.effect_id)
-    if effect is not None and effect.effect_id != draft.effect_id:
-        return _again(visit, read, effect)
-    return _answer(visit.house, committed)
+    is_ours = effect is not None and effect.effect_id == draft.effect_id
+    if draft.pinned.has_protected and not (is_ours and committed.refusal is None):
+        visit.house.protected.erase(draft.effect_id, durable=False)
+    known = committed.value.collected or (None if is_ours else effect)
+    return _answer(visit.house, committed) if known is None else _again(visit, read, known)
 
 
-def _known(visit: Visit, read: ReadAsk) -> Effect | None:
-    """Return the effect that this request key stands for, if there is one."""
-
-    def look(view: View) -> Effect | None:
-        task = view.task_named(read.ask.task)
-        return (
-            None if task is None else view.effect_for_key(visit.caller.name, task.task_id, read.request_key)
-        )
-
-    return visit.house.ledger.read(look)
+def _keep_content(house: House, draft: Draft) -> None:
+    """Store the protected content of a draft, durably; where there is no room, once more without the orphans."""
+    content, nonce = draft.pinned.protected_content(), random_bytes(NONCE_BYTES)
+    try:
+        house.protected.put(draft.effect_id, content, nonce)
+    except ProtectedStoreFull:
+        sweep_content(house)
+        house.protected.put(draft.effect_id, content, nonce)
 
 
-def _again(visit: Visit, read: ReadAsk, known: Effect) -> Answer:
+def _known(visit: Visit, view: View, task_name: str, request_key: str) -> Effect | Tombstone | None:
+    """Return the effect that a request key stands for, or what stays of it (EFF-11)."""
+    task = view.task_named(task_name)
+    if task is None:
+        return None
+    of = (visit.caller.name, task.task_id, request_key)
+    return view.effect_for_key(*of) or view.tombstone_for_key(*of)
+
+
+def _again(visit: Visit, read: ReadAsk, known: Effect | Tombstone) -> Answer:
     """Answer a repeated request: the same effect, or the field that differs (EFF-11)."""
     field = differing_field(known.request, read.request)
     if field is not None:
         raise RefusedError(RefusalCode.REQUEST_KEY_REUSED, field=field.removeprefix("payload."))
+    if isinstance(known, Tombstone):
+        raise RefusedError(RefusalCode.COLLECTED, tombstone=known)
     return _standing(visit.house, known)
 
 
@@ -130,21 +143,21 @@ def _created(
     *,
     hold: bool,
 ) -> Verdict[_Requested]:
+    known = _known(visit, view, draft.ask.task, draft.request_key)
+    if isinstance(known, Tombstone):
+        return Verdict(value=_Requested(effect=None, collected=known))
+    if known is not None:  # another process was faster with the same key
+        return Verdict(value=_Requested(effect=known))
     task = view.task_named(draft.ask.task)
     path = () if task is None else view.path(task.task_id)
-    if task is not None:
-        known = view.effect_for_key(visit.caller.name, task.task_id, draft.request_key)
-        if known is not None:  # another process was faster with the same key
-            return Verdict(value=_Requested(effect=known))
-    no = (
-        refuse_path(path, now)
-        or refuse_actor(path, draft.ask.actor, draft.subject)
-        or refuse_cost(path, draft.cost)
-    )
-    if no is not None:
+    no = refuse_path(path, now) or refuse_actor(path, draft.ask.actor, draft.subject)
+    effect = None if no is not None else drafted_effect(visit, draft, path, now)
+    if effect is not None:
+        no = refuse_use(visit.house, view, path, effect, stored=False)
+    if effect is None or no is not None:
+        no = no or Refusal(code=RefusalCode.UNKNOWN_REFERENCE, field="task")
         step = Step(transition=spans.refused(visit, no))
         return Verdict(value=_Requested(effect=None), refusal=no, steps=(step,))
-    effect = drafted_effect(visit, draft, path, now)
     prepared = Step(
         transition=spans.moved(
             visit,
@@ -152,6 +165,8 @@ def _created(
             EffectState.PREPARED,
             cost=spans.amounts(effect.cost),
             expires__ms=effect.expires_ms,
+            content_key=effect.content_key.hex(),
+            resource_key=effect.resource_key.hex(),
         ),
         changes=(EffectPrepared(effect=effect),),
     )
@@ -186,7 +201,7 @@ def request_held(visit: Visit, reference: str) -> Answer:
     def run() -> Answer:
         effect = find_effect(visit, reference)
         if effect is None:
-            raise RefusedError(RefusalCode.NOT_FOUND)
+            raise missing(visit, reference)
         found.append(effect)
         return _held(visit, effect)
 
@@ -200,11 +215,14 @@ def _held(visit: Visit, effect: Effect) -> Answer:
     pinned = open_binding(visit.house, effect, operation)
     changed = refuse_target(visit.house, pinned)
     visit.house.delivery.probe()
+    restore_ballast(visit.house)
 
     def decide(view: View, now: InstantMs) -> Verdict[_Requested]:
         current = view.effect(effect.effect_id)
         if current is None:
-            raise Broken("an effect that was read is gone")
+            gone, over = collected_since(view, effect), Refusal(code=RefusalCode.COLLECTED)
+            step = Step(transition=spans.refused(visit, over, effect=gone))
+            return Verdict(value=_Requested(effect=gone), refusal=over, steps=(step,))
         if current.state is not EffectState.PREPARED:  # another process was faster
             return Verdict(value=_Requested(effect=current))
         path = view.path(current.task_id)
@@ -213,7 +231,7 @@ def _held(visit: Visit, effect: Effect) -> Answer:
             or refuse_path(path, now)
             or refuse_expiry(current, now)
             or changed
-            or refuse_cost(path, current.cost)
+            or refuse_use(visit.house, view, path, current, stored=True)
         )
         if no is not None:
             step = Step(transition=spans.refused(visit, no, effect=current))
@@ -222,7 +240,11 @@ def _held(visit: Visit, effect: Effect) -> Answer:
             current, issue(visit, pinned, current, Locked(view=view, now=now, path=path), stored=True)
         )
 
-    return _answer(visit.house, visit.house.ledger.transact(decide))
+    committed = visit.house.ledger.transact(decide)
+    after = committed.value.effect
+    if after is not None and after.state is EffectState.DENIED:
+        erase_content(visit.house, (effect,))
+    return _answer(visit.house, committed)
 
 
 def _refuse_edited(view: View, current: Effect, opened: Effect) -> Refusal | None:
@@ -230,7 +252,7 @@ def _refuse_edited(view: View, current: Effect, opened: Effect) -> Refusal | Non
 
     No seal proves it yet, so its MAC has to (LED-06).
     """
-    view.demand_pending()
+    view.demand_pending(current.effect_id)
     if view.is_genuine(current) and current.binding_digest == opened.binding_digest:
         return None
     return Refusal(code=RefusalCode.PERMIT_BROKEN, field="binding")

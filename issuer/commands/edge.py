@@ -15,13 +15,13 @@ from issuer.wire import Answer
 from issuer.wire.codes import CODES, Next
 from ledger.changes import Step
 from ledger.errors import Fault, Malformed
-from ledger.model import Effect, InstantMs
+from ledger.model import Effect, InstantMs, Tombstone
 from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.states import UNRESOLVED, EffectState
 
 
-def record_refusal(visit: Visit, refusal: Refusal, effect: Effect | None) -> None:
+def record_refusal(visit: Visit, refusal: Refusal, effect: Effect | Tombstone | None) -> None:
     """Commit the span of a no that no transaction of its own could carry.
 
     Raises:
@@ -47,10 +47,12 @@ def at_the_edge(
     try:
         return run()
     except RefusedError as no:
-        return _recorded(visit, no.refusal, no.say, found)
+        if no.tombstone is not None:
+            return _collected(visit, no.refusal, no.tombstone)
+        return _recorded(visit, no.refusal, found, say=no.say, hint=no.hint)
     except Malformed as fault:
         refusal = Refusal(code=RefusalCode.MALFORMED, field=fault.field)
-        recorded = _recorded(visit, refusal, "", found)
+        recorded = _recorded(visit, refusal, found)
         return (
             recorded
             if recorded.code != str(RefusalCode.MALFORMED)
@@ -63,6 +65,14 @@ def at_the_edge(
         return _faulted(visit, fault, _as_it_stands(visit, found))
     except Fault as fault:
         return _faulted(visit, fault, _as_it_stands(visit, found))
+
+
+def _collected(visit: Visit, refusal: Refusal, tombstone: Tombstone) -> Answer:
+    try:
+        record_refusal(visit, refusal, tombstone)
+    except Fault as fault:
+        return answering.faulted(visit.house, fault)
+    return answering.collected(visit.house, str(refusal.code), tombstone)
 
 
 def _as_it_stands(visit: Visit, found: Sequence[Effect]) -> Effect | None:
@@ -100,15 +110,17 @@ def _faulted(visit: Visit, fault: Fault, effect: Effect | None) -> Answer:
 def _recorded(
     visit: Visit,
     refusal: Refusal,
-    say: str,
     found: Sequence[Effect],
+    *,
+    say: str = "",
+    hint: str = "",
 ) -> Answer:
     effect = _as_it_stands(visit, found)
     instead = _instead(str(refusal.code), effect)
     if instead is not None:
-        refusal, say = Refusal(code=instead, field=refusal.field), ""
+        refusal, say, hint = Refusal(code=instead, field=refusal.field), "", ""
     try:
         record_refusal(visit, refusal, effect)
     except Fault as fault:
         return _faulted(visit, fault, effect)
-    return answering.refused(visit.house, refusal, effect, say=say)
+    return answering.refused(visit.house, refusal, effect, say=say, hint=hint)

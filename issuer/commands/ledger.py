@@ -7,12 +7,20 @@ Rules: LED-04 (one sentence why, reading goes on), REP-07, LED-02 (fill is told)
 from pathlib import Path
 from typing import Final
 
+from issuer.answering import damaged_say
 from issuer.checking import Judged, judge
+from issuer.clock import now_ms
+from issuer.commands.room import Room
 from issuer.house import ID_SHOWN
+from issuer.look import open_to_look
 from issuer.places import Places
 from issuer.profile import Profile, load_profile
 from issuer.sealing import open_key_ring
 from issuer.wire import Answer
+from issuer.wire.codes import CODES
+from ledger.capacity import fills, outlook
+from ledger.errors import Fault, LedgerCorrupt
+from ledger.sqlite.ballast import Ballast
 from ledger.sqlite.check import CheckReport
 from ledger.sqlite.halt import standing_halt
 from ledger.sqlite.stats import LedgerStats, read_stats
@@ -87,22 +95,49 @@ def ledger_stats(profile_path: Path) -> Answer:
     """
     places = Places(profile_path.absolute())
     profile = load_profile(profile_path)
-    stats = read_stats(places.ledger)
+    stats = read_stats(places.ledger, now_ms=now_ms())
     halt = standing_halt(places.ledger)
+    ballast = Ballast(places.ledger)
+    room = Room(
+        fills=fills(stats.holdings, profile.ledger.capacity),
+        outlook=None
+        if stats.growth is None
+        else outlook(stats.holdings, profile.ledger.capacity, stats.growth),
+        has_ballast=ballast.stands,
+        free_bytes=ballast.free_bytes(),
+    )
     numbers: dict[str, object] = {
         "effects": dict(stats.effects),
+        "tombstones": stats.holdings.tombstones,
         "spans": stats.spans,
         "tasks": stats.tasks,
         "held_unknown": dict(stats.held_unknown),
         "file_bytes": stats.file_bytes,
         "wal_bytes": stats.wal_bytes,
         "halted": None if halt is None else halt.word,
+        **room.as_json(),
     }
-    more = {"stats": numbers, "lines": _lines(stats, None if halt is None else halt.word)}
-    return Answer(issuer=_issuer(profile, stats.ledger_id), code="found", mode=profile.mode, more=more)
+    more: dict[str, object] = {
+        "stats": numbers,
+        "lines": _lines(stats, room, None if halt is None else halt.word),
+    }
+    issuer, say, damage = _issuer(profile, stats.ledger_id), "", _damage(places)
+    if damage is not None:
+        say, more["damaged"] = f"{CODES['found'].say} {damaged_say(damage)}", damage.reason
+    return Answer(issuer=issuer, code="found", mode=profile.mode, say=say, more=more)
 
 
-def _lines(stats: LedgerStats, halt: str | None) -> list[str]:
+def _damage(places: Places) -> LedgerCorrupt | None:
+    """Return what of the ledger cannot be trusted at a glance; numbers are told without keys as well."""
+    try:
+        ledger = open_to_look(places, open_key_ring(places.keys), tolerant=True)
+    except Fault:
+        return None
+    ledger.close()
+    return ledger.damage
+
+
+def _lines(stats: LedgerStats, room: Room, halt: str | None) -> list[str]:
     """Return the numbers for people; a state that no effect is in is left out."""
     states = [f"{state} {number}" for state, number in stats.effects.items() if number]
     held = [f"{unit}={amount}" for unit, amount in stats.held_unknown.items()]
@@ -110,6 +145,8 @@ def _lines(stats: LedgerStats, halt: str | None) -> list[str]:
         f"  effects: {', '.join(states) or 'none'}",
         f"  held by unknown effects: {', '.join(held) or 'nothing'}",
         f"  spans: {stats.spans}, tasks: {stats.tasks}",
+        f"  tombstones: {stats.holdings.tombstones}",
         f"  bytes: {stats.file_bytes} in the file, {stats.wal_bytes} in its write-ahead log",
+        *room.lines(),
     ]
     return lines if halt is None else [*lines, f"  new effects are stopped: a check found {halt}"]

@@ -14,12 +14,12 @@ from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.commands.standing import standing_code
 from issuer.flow.overdue import sweep
-from issuer.flow.reference import find_effect
+from issuer.flow.reference import find_effect, find_tombstone
 from issuer.flow.refusing import RefusedError
 from issuer.house import Visit
 from issuer.wire import Answer, code_of
 from ledger.errors import Fault, Malformed
-from ledger.model import Effect
+from ledger.model import Effect, Tombstone
 from ledger.port import View
 from ledger.refusals import RefusalCode
 from ledger.states import EffectState
@@ -41,7 +41,9 @@ def show(visit: Visit, reference: str) -> Answer:
         problem = swept(visit)
         effect = find_effect(visit, reference)
         if effect is None:
-            raise RefusedError(RefusalCode.NOT_FOUND)
+            tombstone = _tombstone(visit, reference)
+            more = {"record": visit.house.ledger.read(lambda view: _collected_record(view, tombstone))}
+            return answering.collected(visit.house, "found", tombstone, more)
         record = visit.house.ledger.read(lambda view: _record(view, effect))
         if problem is not None:
             record["not_swept"] = problem
@@ -51,6 +53,28 @@ def show(visit: Visit, reference: str) -> Answer:
         )
 
     return at_the_edge(visit, run)
+
+
+def _tombstone(visit: Visit, reference: str) -> Tombstone:
+    tombstone = find_tombstone(visit, reference)
+    if tombstone is None:
+        raise RefusedError(RefusalCode.NOT_FOUND)
+    return tombstone
+
+
+def _collected_record(view: View, tombstone: Tombstone) -> dict[str, object]:
+    task = view.task(tombstone.task_id)
+    return {
+        "actor": tombstone.actor,
+        "subject": tombstone.subject,
+        "task": None if task is None else task.name,
+        "caller": tombstone.caller,
+        "request_key": tombstone.request_key,
+        "permit": None if tombstone.permit_id is None else {"id": tombstone.permit_id},
+        "prepared": instant_text(tombstone.prepared_ms),
+        "ended": instant_text(tombstone.ended_ms),
+        "collected": True,
+    }
 
 
 def _record(view: View, effect: Effect) -> dict[str, object]:
@@ -145,13 +169,14 @@ def timeline_of(visit: Visit, reference: str) -> Answer:
     def run() -> Answer:
         swept(visit)
         effect = find_effect(visit, reference)
-        if effect is None:
-            raise RefusedError(RefusalCode.NOT_FOUND)
-        entries = visit.house.ledger.read(lambda view: timeline(view, effect.effect_id))
+        about = _tombstone(visit, reference) if effect is None else effect
+        entries = visit.house.ledger.read(lambda view: timeline(view, about.effect_id))
         more: dict[str, object] = {
             "timeline": [_entry(entry) for entry in entries],
             "lines": _lines(entries),
         }
+        if isinstance(about, Tombstone):
+            return answering.collected(visit.house, "found", about, more)
         return answering.about(visit.house, "found", effect, more=more)
 
     return at_the_edge(visit, run)

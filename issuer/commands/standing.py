@@ -4,8 +4,6 @@ A settled effect is reported as such only once every required sink has its outco
 lets a sink catch up, and sends nothing.
 """
 
-from typing import Final
-
 from issuer import answering
 from issuer.flow.dispatch import confirmed
 from issuer.house import House
@@ -13,8 +11,6 @@ from issuer.wire import Answer, code_of
 from ledger.model import Effect, EvidenceClass
 from ledger.refusals import RefusalCode
 from ledger.states import EffectState
-
-SETTLED: Final = frozenset({EffectState.SUCCEEDED, EffectState.FAILED, EffectState.NO_EFFECT})
 
 
 def standing_code(house: House, effect: Effect) -> str:

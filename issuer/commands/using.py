@@ -12,20 +12,23 @@ from dataclasses import replace
 from issuer import answering
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
-from issuer.commands.standing import SETTLED, settled_answer
+from issuer.commands.standing import settled_answer
 from issuer.flow.admit import Admitted, Attempt, Winner, admit, claim_hash, winner_here, winner_outside
 from issuer.flow.binding import Pinned
+from issuer.flow.capacity import restore_ballast
 from issuer.flow.dispatch import Send, Won, adapter_send, confirmed, dispatch, ended
 from issuer.flow.reference import (
     NOTHING_RESTATED,
     Restated,
     bound_operation,
     find_effect,
+    missing,
     open_binding,
     refuse_restated,
+    refuse_restated_over,
     refuse_target,
 )
-from issuer.flow.refusing import RefusedError
+from issuer.flow.refusing import RefusedError, unknown_unit
 from issuer.flow.settle import Outcome, host_claims, not_sent, settle
 from issuer.flow.steps import Reached
 from issuer.house import House, Visit
@@ -36,18 +39,18 @@ from ledger.errors import Fault
 from ledger.model import Effect, costs
 from ledger.port import Committed
 from ledger.refusals import RefusalCode
-from ledger.states import EffectState
+from ledger.rules import refuse_state
+from ledger.states import SETTLED, UNUSED, EffectState
 
 
 def commit(visit: Visit, reference: str, restated: Restated = NOTHING_RESTATED) -> Answer:
     """Admit an effect that the issuer sends itself, send it once, and answer what became of it."""
 
     def run(effect: Effect) -> Answer:
-        if effect.state in SETTLED and restated == NOTHING_RESTATED:
+        if effect.state in SETTLED:
+            _demand_as_asked(visit.house, effect, restated)
             return settled_answer(visit.house, effect)
         pinned = _bound(visit.house, effect, restated)
-        if effect.state in SETTLED:
-            return settled_answer(visit.house, effect)
         if pinned.operation.is_sent_by_host:
             say = "The host sends this operation itself; use dispatch, or admit and report."
             raise RefusedError(RefusalCode.UNSUPPORTED, field="commit", say=say)
@@ -118,9 +121,10 @@ def report(
 
     def run(effect: Effect) -> Answer:
         reported = None if cost is None else costs(cost)
-        if not set(reported or ()) <= set(visit.house.units):
-            # A unit is a name that the owner chose; a host's own words have no place in the trail (SEC-01).
-            raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="cost")
+        for unit in reported or ():
+            if unit not in visit.house.units:
+                # A unit is a name that the owner chose; a host's own words have no place in the trail (SEC-01).
+                raise unknown_unit(visit.house, "cost", unit)
         outcome = host_claims(effect, succeeded=succeeded, reported=reported, source="host:report")
         committed = settle(visit, effect, claim_hash(claim), outcome)
         if committed.refusal is not None:
@@ -144,7 +148,7 @@ def _referenced(
     def look_and_run() -> Answer:
         effect = find_effect(visit, reference)
         if effect is None:
-            raise RefusedError(RefusalCode.NOT_FOUND)
+            raise missing(visit, reference)
         found.append(effect)
         return run(effect)
 
@@ -152,13 +156,26 @@ def _referenced(
 
 
 def _bound(house: House, effect: Effect, restated: Restated) -> Pinned:
-    """Open an effect's binding exactly as it was bound, and compare what was restated with it."""
+    """Open an effect's binding exactly as it was bound, and compare what was restated with it.
+
+    Of one that is over nothing is opened, since its content is gone: it is refused for where it stands.
+    """
+    over = refuse_state(effect) if effect.state in SETTLED | UNUSED else None
+    if over is not None:
+        _demand_as_asked(house, effect, restated)
+        raise RefusedError(over.code)
     operation = bound_operation(house, effect)
     pinned = open_binding(house, effect, operation)
     no = refuse_restated(house, effect, pinned, restated)
     if no is not None:
         raise RefusedError(no.code, field=no.field)
     return pinned
+
+
+def _demand_as_asked(house: House, effect: Effect, restated: Restated) -> None:
+    no = refuse_restated_over(house, effect, restated)
+    if no is not None:
+        raise RefusedError(no.code, field=no.field)
 
 
 def _demand_host(pinned: Pinned, command: str) -> None:
@@ -176,6 +193,7 @@ def _admitted(visit: Visit, effect: Effect, pinned: Pinned, winner: Winner) -> C
     target = None
     if effect.state is EffectState.PERMITTED:
         visit.house.delivery.probe()
+        restore_ballast(visit.house)
         target = refuse_target(visit.house, pinned)
     visit.house.observe(Reached.SINKS_PROBED)
     return admit(visit, effect, Attempt(pinned=pinned, winner=winner, target=target))

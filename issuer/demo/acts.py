@@ -102,6 +102,7 @@ def _open_tasks(stage: _Stage) -> None:
         subject="dana",
         actors=["ap-bot"],
         budget={"EUR.cent": 100_000, "receipt": 9},
+        classes=dict.fromkeys(stage.issuer.classes, 100),
         expires_ms=until,
     )
     stage.issuer.task_open(

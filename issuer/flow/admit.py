@@ -4,19 +4,23 @@ Rules: ADM-01 (what is checked), ADM-02 (all or nothing), ADM-04 (exactly one wi
 again), EFF-07 (nothing is widened to a changed target), LED-06. Under the lock, in order:
   1. where the effect stands; an orphaned admission ends here   2. its permit: there, unused, in time, and no
   admission of it in the trail   3. its row is genuine and the one that was opened, and the seal opens
-  4. the task and its ancestors   5. the object's preconditions, looked at just before   6. policy, again
-  7. the budget at every level   8. consume, claim, reserve, span.
+  4. the task and its ancestors, and what they name   5. the object's preconditions, looked at just before   6. policy
+  and the bounds of the class, again   7. the budget at every level, and space for the outcome   8. consume, claim,
+  reserve, span.
 Next: step 5, `issuer.flow.dispatch`, which only the winner reaches.
 """
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from issuer.flow import spans
 from issuer.flow.binding import Pinned
+from issuer.flow.capacity import refuse_space
+from issuer.flow.content import erase_content
 from issuer.flow.decide import decide, decision_attributes
 from issuer.flow.overdue import expired_step, gone_senders, orphaned_step
+from issuer.flow.refusing import collected_since
 from issuer.flow.seal import seal_holds
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_claim
@@ -27,6 +31,7 @@ from ledger.model import Claim, Effect, InstantMs, Permit, Tier
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_path, refuse_permit, refuse_state
+from ledger.scope import refuse_scope
 from ledger.states import EffectState
 
 
@@ -106,12 +111,14 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
     def decide_under_lock(view: View, now: InstantMs) -> Verdict[Admitted]:
         current = view.effect(effect.effect_id)
         if current is None:
-            raise Broken("an effect that was read is gone")
+            over = collected_since(view, effect)
+            return _refused(visit, over, Refusal(code=RefusalCode.COLLECTED))
         claim, is_gone = view.claim(current.effect_id), current.effect_id in gone
         orphaned = orphaned_step(visit, current, claim, now, sender_is_gone=is_gone)
         if orphaned is not None:  # 1
             no = Refusal(code=RefusalCode.OUTCOME_UNKNOWN)
-            return Verdict(value=Admitted(effect=current), refusal=no, steps=(orphaned,))
+            lost = replace(current, state=EffectState.UNKNOWN)
+            return Verdict(value=Admitted(effect=lost), refusal=no, steps=(orphaned,))
         locked = Locked(view=view, now=now, path=view.path(current.task_id))
         no_yet = _refuse_before_policy(visit.house, current, locked, attempt.target)
         if no_yet is None and current.binding_digest != effect.binding_digest:
@@ -119,10 +126,14 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
             no_yet = Refusal(code=RefusalCode.PERMIT_BROKEN, field="binding")
         if no_yet is not None:
             return _refused(visit, current, no_yet)
-        view.demand_pending()  # 2: that it is unused does not rest on the absence of rows alone
+        # 2: that it is unused does not rest on the absence of rows alone
+        view.demand_pending(current.effect_id)
         return _decided(visit, attempt, current, locked)
 
-    return visit.house.ledger.transact(decide_under_lock)
+    committed = visit.house.ledger.transact(decide_under_lock)
+    if committed.refusal is not None and committed.refusal.code is RefusalCode.EXPIRED:
+        erase_content(visit.house, (effect,))
+    return committed
 
 
 def _refuse_before_policy(
@@ -141,6 +152,7 @@ def _refuse_before_policy(
         or _refuse_row(view, effect)  # 3
         or _refuse_seal(house, effect, permit)
         or refuse_path(locked.path, locked.now)  # 4
+        or refuse_scope(locked.path, effect)
         or target  # 5
     )
 
@@ -165,14 +177,18 @@ def _decided(visit: Visit, attempt: Attempt, effect: Effect, locked: Locked) -> 
     decided = decide(visit.house, attempt.pinned, effect, locked, stored=True, taken=taken)  # 6
     decision = decided.decision
     if not (decision.issue.allowed or (permit.tier is Tier.APPROVAL and decision.approval.allowed)):
-        code = RefusalCode.POLICY_ERROR if decision.code == "policy_error" else RefusalCode.DENIED
         said = decision_attributes(decision)
+        if (
+            decided.exhausted is not None
+        ):  # no policy says no: the owner has lowered a bound of the class since
+            return _refused(visit, effect, decided.exhausted, extra=said)
+        code = RefusalCode.POLICY_ERROR if decision.code == "policy_error" else RefusalCode.DENIED
         return _refused(
             visit, effect, Refusal(code=code), say=decision.issue.say or decision.say or "", extra=said
         )
-    no_money = refuse_cost(locked.path, effect.cost)  # 7
-    if no_money is not None:
-        return _refused(visit, effect, no_money)
+    no_room = refuse_cost(locked.path, effect.cost) or refuse_space(visit.house, locked.view)  # 7
+    if no_room is not None:
+        return _refused(visit, effect, no_room)
     claim = _claim(attempt, effect, locked.now)  # 8
     transition = spans.moved(
         visit,
@@ -181,6 +197,7 @@ def _decided(visit: Visit, attempt: Attempt, effect: Effect, locked: Locked) -> 
         tier=str(permit.tier),
         cost=spans.amounts(effect.cost),
         deadline__ms=claim.deadline_ms,
+        permit_id=permit.permit_id,
         reservation=reserved_lines(locked.path, effect.cost),
         **decision_attributes(decision),
     )
@@ -217,6 +234,7 @@ def _refused(
 ) -> Verdict[Admitted]:
     """Return a no with its span. A permit found expired under the lock ends its effect: a move of its own."""
     if refusal.code is RefusalCode.EXPIRED and effect.state is EffectState.PERMITTED:
-        return Verdict(value=Admitted(effect=effect), refusal=refusal, steps=(expired_step(visit, effect),))
+        over = replace(effect, state=EffectState.EXPIRED)
+        return Verdict(value=Admitted(effect=over), refusal=refusal, steps=(expired_step(visit, effect),))
     step = Step(transition=spans.refused(visit, refusal, effect=effect, **(extra or {})))
     return Verdict(value=Admitted(effect=effect, say=say), refusal=refusal, steps=(step,))

@@ -1,7 +1,8 @@
 """Step 2 of 8: decide. May this effect happen without a person, with a person's yes, or not at all?
 
 Rules: POL-01 to POL-06. Facts are read under the ledger's lock, so that decision and counters are one story; the
-effect that is decided never counts itself. The class bounds close the automatic tier and leave the other to policy.
+effect that is decided never counts itself. The class bounds close the automatic tier and leave the other to policy;
+they are asked at admission as well, as the owner has them then.
 Cedar itself is asked in `policies`; here it is told what the core knows, and its answer becomes a record.
 Next: step 3, `issuer.flow.issue`.
 """
@@ -13,6 +14,7 @@ from issuer.clock import LocalTime, local_time
 from issuer.flow.binding import Pinned
 from issuer.house import House, Locked
 from issuer.operations.registry import Operation
+from issuer.profile import ActionClass
 from ledger.budgets import remaining
 from ledger.canonical import canonical_bytes
 from ledger.model import CounterTake, DecisionRow, Effect, PathNode, Repetition, plain
@@ -56,22 +58,21 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counted:
-    """How an effect stands to what is counted: the owner's wall clock, and whether it is in the counts itself.
+    """How an effect stands to what is counted: the owner's wall clock, and how far it is in the counts itself.
 
-    `taken_today` says that what it took of a day's bound was this day's: a permit may be used after midnight.
+    `own` is what its permit took, by counter; of a day's bound that is its own day's, also after midnight.
     """
 
     local: LocalTime
     stored: bool
-    taken: bool
-    taken_today: bool
+    own: Mapping[str, int]
 
 
 def class_takes(
-    operation: Operation, effect: Effect, path: tuple[PathNode, ...], day: str
+    bounds: ActionClass, effect: Effect, path: tuple[PathNode, ...], day: str
 ) -> tuple[CounterTake, ...]:
     """Return what one automatic permit takes from each declared bound of its class (POL-03)."""
-    name, bounds = operation.action_class, operation.bounds
+    name = effect.action_class
     takes: list[CounterTake] = []
     if bounds.per_task is not None:
         counter = f"task|{name}|{effect.task_id}"
@@ -124,17 +125,18 @@ def _earlier(view: View, effect: Effect, *, stored: bool) -> Earlier:
 
 
 def _usage(view: View, operation: Operation, effect: Effect, counted: _Counted) -> Usage:
-    """Count the class's automatic permits, this effect's own left out where it has taken one."""
+    """Count the class's automatic permits, this effect's own left out where it has one."""
     name, day = operation.action_class, counted.local.day
-
-    def used(counter: str, *, own: bool) -> int:
-        return max(0, view.counter(counter) - own)
-
     return Usage(
-        task_permits=used(f"task|{name}|{effect.task_id}", own=counted.taken),
-        root_permits=used(f"root|{name}|{effect.root_id}", own=counted.taken),
-        day_permits=used(f"day|{name}|{day}|permits", own=counted.taken_today),
+        task_permits=_used(view, f"task|{name}|{effect.task_id}", counted.own),
+        root_permits=_used(view, f"root|{name}|{effect.root_id}", counted.own),
+        day_permits=_used(view, f"day|{name}|{day}|permits", counted.own),
     )
+
+
+def _used(view: View, counter: str, own: Mapping[str, int]) -> int:
+    """Return what others have taken from a counter."""
+    return max(0, view.counter(counter) - own.get(counter, 0))
 
 
 def _limits(operation: Operation) -> Limits:
@@ -188,12 +190,14 @@ def decide(
     """Decide about `effect` on what the lock holds still.
 
     `stored` says that the ledger already has the effect, `taken` that it has already taken from its class bounds;
-    both are left out of what it is measured against. Facts that cannot be stated deny as `policy_error`.
+    both are left out of what it is measured against, and what it took of a day stays in the day of its issue.
+    Facts that cannot be stated deny as `policy_error`.
     """
     local = local_time(locked.now, house.profile.timezone)
     permit = locked.view.permit(effect.effect_id) if taken else None
-    taken_today = permit is not None and local_time(permit.issued_ms, house.profile.timezone).day == local.day
-    counted = _Counted(local=local, stored=stored, taken=taken, taken_today=taken_today)
+    issued = local if permit is None else local_time(permit.issued_ms, house.profile.timezone)
+    own = {} if permit is None else locked.view.takes(effect.effect_id)
+    counted = _Counted(local=local, stored=stored, own=own)
     facts: Facts | None = None
     try:
         facts = _facts(house, pinned, effect, locked, counted)
@@ -203,12 +207,9 @@ def decide(
     takes: tuple[CounterTake, ...] = ()
     exhausted: Refusal | None = None
     if decision.issue.allowed:
-        takes = class_takes(pinned.operation, effect, locked.path, local.day)
-        exhausted = _outside_class(pinned.operation, effect)
-        if exhausted is None and not taken:
-            exhausted = refuse_takes(
-                takes, {take.counter: locked.view.counter(take.counter) for take in takes}
-            )
+        takes = class_takes(pinned.operation.bounds, effect, locked.path, issued.day)
+        used = {take.counter: _used(locked.view, take.counter, own) for take in takes}
+        exhausted = _outside_class(pinned.operation, effect) or refuse_takes(takes, used)
         if exhausted is not None:
             decision, takes = decision.without_automatic(), ()
     row = DecisionRow(effect_id=effect.effect_id, body=_record(pinned, facts, decision), at_ms=locked.now)

@@ -152,6 +152,8 @@ def _held_back(visit: Visit, won: Won) -> str | None:
     reason = ended(visit.house, won.effect, won.claim)  # 2
     if reason is None:
         visit.house.observe(Reached.LOOKED_AGAIN)
+        # Nothing else stands between this and the sending; a copy of the winner sends nothing.
+        visit.house.delivery.refuse_fork()
     return reason
 
 

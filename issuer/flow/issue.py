@@ -17,6 +17,7 @@ from issuer.sealing import NONCE_BYTES, PermitClaims, seal_permit
 from ledger.changes import DecisionRecorded, EffectMoved, PermitIssued, Step
 from ledger.model import Effect, InstantMs, Permit, Tier
 from ledger.refusals import Refusal, RefusalCode
+from ledger.scope import slot_takes
 from ledger.states import EffectState
 
 
@@ -74,7 +75,7 @@ def _permitted(
         transition=transition,
         changes=(
             DecisionRecorded(decision=decided.row),
-            PermitIssued(permit=permit, takes=decided.takes),
+            PermitIssued(permit=permit, takes=(*decided.takes, *slot_takes(locked.path, effect))),
             EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.PERMITTED),
         ),
     )

@@ -5,9 +5,11 @@ maximum stays held), REP-05, PER-03 (expired exactly at the instant), BUD-06 (ex
 Whoever touches the ledger next does it. Nothing here sends, repeats or inspects.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from issuer.flow import spans
+from issuer.flow.content import erase_content
 from issuer.house import House, Visit
 from ledger.changes import EffectMoved, Step
 from ledger.model import Claim, Effect, EvidenceClass, InstantMs
@@ -49,11 +51,19 @@ def orphaned_step(
     return Step(transition=transition, changes=changes)
 
 
-def expired_step(visit: Visit, effect: Effect) -> Step:
+def expired_step(visit: Visit, effect: Effect, *, reason: str = "lifetime_over") -> Step:
     """Return the step that ends an effect whose lifetime is over and that was never admitted."""
     moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.EXPIRED)
-    transition = spans.moved(visit, effect, EffectState.EXPIRED, reason="lifetime_over")
+    transition = spans.moved(visit, effect, EffectState.EXPIRED, reason=reason)
     return Step(transition=transition, changes=(moved,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """What one sweep ended: how many effects, and those of them that are over."""
+
+    number: int
+    expired: tuple[Effect, ...]
 
 
 def sweep(visit: Visit) -> int:
@@ -76,8 +86,9 @@ def sweep(visit: Visit) -> int:
     if not due and not over:
         return 0
 
-    def decide(view: View, now: InstantMs) -> Verdict[int]:
-        steps = [expired_step(visit, effect) for effect in view.effects_over(now, limit=EXPIRIES_MAX)]
+    def decide(view: View, now: InstantMs) -> Verdict[_Ended]:
+        expired = tuple(view.effects_over(now, limit=EXPIRIES_MAX))
+        steps = [expired_step(visit, effect) for effect in expired]
         for claim in view.claims_open():
             effect = view.effect(claim.effect_id)
             if effect is None:
@@ -85,6 +96,8 @@ def sweep(visit: Visit) -> int:
             step = orphaned_step(visit, effect, claim, now, sender_is_gone=claim.effect_id in gone)
             if step is not None:
                 steps.append(step)
-        return Verdict(value=len(steps), steps=tuple(steps))
+        return Verdict(value=_Ended(number=len(steps), expired=expired), steps=tuple(steps))
 
-    return house.ledger.transact(decide).value
+    ended = house.ledger.transact(decide).value
+    erase_content(house, ended.expired)
+    return ended.number

@@ -20,10 +20,10 @@ from issuer.flow.binding import (
     hides_resource,
     salted_parts,
 )
-from issuer.flow.refusing import RefusedError
+from issuer.flow.refusing import RefusedError, unknown_name
 from issuer.house import House, Visit
 from issuer.ids import new_effect_id, new_request_key, random_bytes
-from issuer.operations.contract import PreparationRefusedError, Request
+from issuer.operations.contract import PREPARE_BYTES_MAX, Preparation, PreparationRefusedError, Request
 from issuer.operations.payload import UnknownReference, check_payload, chosen_entries, derive_cost
 from issuer.operations.registry import Operation
 from issuer.profile import Profile
@@ -37,6 +37,7 @@ from ledger.model import (
     InstantMs,
     PathNode,
     Task,
+    TaskState,
     Unit,
     checked_name,
     costs,
@@ -118,7 +119,7 @@ def find_operation(house: House, name: str) -> Operation:
     """
     operation = house.operations.get(name)
     if operation is None:
-        raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="operation")
+        raise unknown_name(house, "operation", name, house.operations)
     refuse_unserved(house.profile, name)
     return operation
 
@@ -203,14 +204,20 @@ def _known_names(house: House, ask: Ask) -> str:
     """Check the names of an ask and return its subject: the one said, else the task's."""
     name = checked_name(ask.task, "task")
     if ask.actor not in house.profile.actors:
-        raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="actor")
+        raise unknown_name(house, "actor", ask.actor, house.profile.actors)
     task = house.ledger.read(lambda view: view.task_named(name))
     if task is None:
-        raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="task")
+        raise unknown_name(house, "task", name, _tasks_of(house, ask.actor))
     subject = task.subject if ask.subject is None else ask.subject
     if subject not in house.profile.people:
-        raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="subject")
+        raise unknown_name(house, "subject", subject, house.profile.people)
     return subject
+
+
+def _tasks_of(house: House, actor: str) -> list[str]:
+    """Return the open tasks in which `actor` may act, newest first: of others its caller learns nothing (SEC-04)."""
+    tasks = house.ledger.read(lambda view: view.tasks())
+    return [task.name for task in reversed(tasks) if actor in task.actors and task.state is TaskState.OPEN]
 
 
 def registry_rows(profile: Profile) -> Registries:
@@ -227,7 +234,7 @@ def pin(house: House, operation: Operation, values: Values) -> Pinned:
     entries = chosen_entries(operation.fields, values, registry_rows(house.profile))
     request = Request(values=values, registries=entries)
     try:
-        preparation = operation.adapter.prepare(request)
+        preparation = _looked(operation, request)
     except PreparationRefusedError as fault:
         raise RefusedError(
             RefusalCode.CANNOT_PREPARE,
@@ -242,6 +249,24 @@ def pin(house: House, operation: Operation, values: Values) -> Pinned:
         preparation=preparation,
         salts={part: random_bytes(SALT_BYTES).hex() for part in salted_parts(operation)},
     )
+
+
+def _looked(operation: Operation, request: Request) -> Preparation:
+    """Let the adapter look at the target; what it brings back is bounded before it is bound or stored (EFF-06).
+
+    Raises:
+        PreparationRefusedError: the target cannot be prepared, or what was found of it cannot be bound.
+    """
+    found = operation.adapter.prepare(request)
+    parts = [dict(found.actual), dict(found.destination), dict(found.preconditions)]
+    try:
+        code = "too_large" if len(canonical_bytes(parts)) > PREPARE_BYTES_MAX else None
+    except Malformed as fault:
+        code = fault.code
+    if code is not None:
+        message = "What the operation's adapter found at the target cannot be bound."
+        raise PreparationRefusedError(f"preparation_{code}", None, message)
+    return found
 
 
 def _named_resource(resource_id: str) -> str:
@@ -267,6 +292,7 @@ _WHY: Final = {
     "root_missing": "The folder that the operation works in does not exist; its owner has to make it.",
     "root_not_private": "The folder that the operation works in is open to others, so replacing in it is not safe.",
     "directory_missing": "The folder for that path does not exist below the operation's own.",
+    "preparation_too_large": "What the operation's adapter found at the target is more than a permit binds.",
     "host_not_resolved": "The service's host has no address now; look at the operation's url.",
 }
 """Sentences for people who meet a target that cannot be prepared; adapters give the stable words."""
@@ -360,6 +386,7 @@ def drafted_effect(visit: Visit, draft: Draft, path: tuple[PathNode, ...], now: 
         protected=draft.pinned.has_protected,
         prepared_ms=now,
         expires_ms=expires,
+        window_ends_ms=window_end(operation, expires),
     )
 
 
@@ -372,6 +399,14 @@ def lifetime_caps(operation: Operation, path: tuple[PathNode, ...], now: Instant
         caps["service_idempotency"] = now + operation.key_kept_ms
     caps["task"] = min(node.task.expires_ms for node in path)
     return caps
+
+
+def window_end(operation: Operation, expires: InstantMs) -> InstantMs:
+    """Return from when on nothing outside can still refer to an effect that `expires` then (PER-04).
+
+    It may be admitted until then, sent until its deadline after that, and the service keeps its key from there on.
+    """
+    return InstantMs(expires + operation.deadline_ms + (operation.key_kept_ms or 0))
 
 
 def expiry(operation: Operation, path: tuple[PathNode, ...], now: InstantMs) -> InstantMs:

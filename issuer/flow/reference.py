@@ -11,12 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from issuer.flow.binding import Names, Pinned, binding_body, binding_digest, reopened, stored_member
-from issuer.flow.prepare import find_operation, read_payload, registry_rows, request_of
+from issuer.flow.prepare import (
+    Ask,
+    differing_field,
+    find_operation,
+    read_payload,
+    registry_rows,
+    request_fingerprint,
+    request_of,
+)
 from issuer.flow.refusing import RefusedError
 from issuer.house import House, Visit
 from issuer.operations.registry import Operation
 from issuer.sealing import ProtectedContentMissing, SealBroken
-from ledger.model import EFFECT_ID_PATTERN, Effect, EffectId, plain
+from ledger.model import EFFECT_ID_PATTERN, Effect, EffectId, Tombstone, plain
 from ledger.refusals import Refusal, RefusalCode
 
 
@@ -37,13 +45,29 @@ def effect_reference(text: str) -> EffectId | None:
     return EffectId(text) if type(text) is str and EFFECT_ID_PATTERN.match(text) else None
 
 
+def _is_callers(visit: Visit, found: Effect | Tombstone | None) -> bool:
+    return found is not None and hmac.compare_digest(found.caller.encode(), visit.caller.name.encode())
+
+
 def find_effect(visit: Visit, text: str) -> Effect | None:
     """Return the effect that `text` names, if it is one of this caller's; one code path for every other case."""
     effect_id = effect_reference(text)
     effect = None if effect_id is None else visit.house.ledger.read(lambda view: view.effect(effect_id))
-    if effect is None or not hmac.compare_digest(effect.caller.encode(), visit.caller.name.encode()):
-        return None
-    return effect
+    return effect if _is_callers(visit, effect) else None
+
+
+def find_tombstone(visit: Visit, text: str) -> Tombstone | None:
+    """Return what stays of the collected effect that `text` names, under the same rule as `find_effect` (PER-04)."""
+    effect_id = effect_reference(text)
+    found = None if effect_id is None else visit.house.ledger.read(lambda view: view.tombstone(effect_id))
+    return found if _is_callers(visit, found) else None
+
+
+def missing(visit: Visit, text: str) -> RefusedError:
+    """Return the no for a reference without an effect: one that was collected, or none of this caller's (EFF-08)."""
+    tombstone = find_tombstone(visit, text)
+    code = RefusalCode.NOT_FOUND if tombstone is None else RefusalCode.COLLECTED
+    return RefusedError(code, tombstone=tombstone)
 
 
 def bound_operation(house: House, effect: Effect) -> Operation:
@@ -104,18 +128,47 @@ def refuse_restated(house: House, effect: Effect, pinned: Pinned, restated: Rest
     Raises:
         Malformed: the restated payload cannot be read as one.
     """
-    task = house.ledger.read(lambda view: view.task(effect.task_id))
-    if restated.task is not None and (task is None or restated.task != task.name):
-        return Refusal(code=RefusalCode.MISMATCH, field="task")
-    if restated.actor is not None and restated.actor != effect.actor:
-        return Refusal(code=RefusalCode.MISMATCH, field="actor")
-    if restated.payload is None:
-        return None
+    no = _refuse_scope(house, effect, restated)
+    if no is not None or restated.payload is None:
+        return no
     values = read_payload(pinned.operation, restated.payload, registry_rows(house.profile))
     for name, value in pinned.values.items():
         if type(values[name]) is not type(value) or values[name] != value:
             return Refusal(code=RefusalCode.MISMATCH, field=name)
     return None
+
+
+def _refuse_scope(house: House, effect: Effect, restated: Restated) -> Refusal | None:
+    task = house.ledger.read(lambda view: view.task(effect.task_id))
+    if restated.task is not None and (task is None or restated.task != task.name):
+        return Refusal(code=RefusalCode.MISMATCH, field="task")
+    if restated.actor is not None and restated.actor != effect.actor:
+        return Refusal(code=RefusalCode.MISMATCH, field="actor")
+    return None
+
+
+def refuse_restated_over(house: House, effect: Effect, restated: Restated) -> Refusal | None:
+    """Refuse a restatement about an effect that is over, whose content is gone: what was asked for tells it (EFF-11).
+
+    Raises:
+        RefusedError: `prepare_again`, where its operation is not the one that was bound.
+        Malformed: the restated payload cannot be read as one.
+    """
+    no = _refuse_scope(house, effect, restated)
+    if no is not None or restated.payload is None:
+        return no
+    operation = bound_operation(house, effect)
+    values = read_payload(operation, restated.payload, registry_rows(house.profile))
+    ask = Ask(
+        operation=effect.operation,
+        task="",
+        actor=effect.actor,
+        subject=effect.subject,
+        payload=restated.payload,
+        request_key=None,
+    )
+    field = differing_field(effect.request, request_fingerprint(house, ask, values))
+    return None if field is None else Refusal(code=RefusalCode.MISMATCH, field=field.removeprefix("payload."))
 
 
 def refuse_target(house: House, pinned: Pinned) -> Refusal | None:

@@ -10,15 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from issuer.flow import spans
+from issuer.flow.content import erase_content
+from issuer.flow.ending import record_end
+from issuer.flow.refusing import collected_since
 from issuer.house import Visit
 from issuer.operations.contract import Answer, Proof
 from ledger.changes import Step
-from ledger.errors import Broken, Malformed
+from ledger.errors import Malformed
 from ledger.model import Amounts, AttributeValue, Effect, EvidenceClass, InstantMs, costs
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import evidence_of, host_claim_charge, outcome_changes, refuse_claim, refuse_settling
-from ledger.states import EffectState
+from ledger.states import SETTLED, EffectState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +129,9 @@ def settle(
     def decide(view: View, now: InstantMs) -> Verdict[Effect]:
         current = view.effect(effect.effect_id)
         if current is None:
-            raise Broken("an effect that was read is gone")
+            gone, over = collected_since(view, effect), Refusal(code=RefusalCode.COLLECTED)
+            step = Step(transition=spans.refused(visit, over, effect=gone))
+            return Verdict(value=gone, refusal=over, steps=(step,))
         claim = view.claim(current.effect_id)
         no = refuse_claim(claim, claim_hash) or refuse_settling(current)
         if no is None and outcome.target is current.state:
@@ -138,7 +143,10 @@ def settle(
         late = current.state is EffectState.UNKNOWN or now >= claim.deadline_ms
         return Verdict(value=current, steps=(_step(visit, current, outcome, late=late, now=now),))
 
-    return visit.house.ledger.transact(decide)
+    committed = record_end(visit.house, decide)
+    if committed.refusal is None and outcome.target in SETTLED:
+        erase_content(visit.house, (effect,))
+    return committed
 
 
 def _step(visit: Visit, effect: Effect, outcome: Outcome, *, late: bool, now: InstantMs) -> Step:

@@ -6,7 +6,7 @@ Only attributes of the closed vocabulary are used, and none that is secret: no p
 from collections.abc import Mapping
 
 from issuer.house import Visit
-from ledger.model import Amounts, AttributeValue, Effect, Task, Transition, TransitionName
+from ledger.model import Amounts, AttributeValue, Effect, Task, Tombstone, Transition, TransitionName
 from ledger.refusals import Refusal
 from ledger.states import EffectState
 
@@ -17,6 +17,7 @@ _STATE_NAMES: Mapping[EffectState, TransitionName] = {
     EffectState.DENIED: TransitionName.EFFECT_DENIED,
     EffectState.EXPIRED: TransitionName.EFFECT_EXPIRED,
     EffectState.WITHDRAWN: TransitionName.EFFECT_WITHDRAWN,
+    EffectState.REVOKED: TransitionName.EFFECT_REVOKED,
     EffectState.ADMITTED: TransitionName.EFFECT_ADMITTED,
     EffectState.SUCCEEDED: TransitionName.EFFECT_SUCCEEDED,
     EffectState.FAILED: TransitionName.EFFECT_FAILED,
@@ -30,7 +31,8 @@ def amounts(per_unit: Amounts) -> tuple[str, ...]:
     return tuple(f"{unit}={amount}" for unit, amount in sorted(per_unit.items()))
 
 
-def _common(visit: Visit) -> dict[str, AttributeValue]:
+def common(visit: Visit) -> dict[str, AttributeValue]:
+    """Return what every span says: who called, under which revision, in which process."""
     return {
         "permit.mode": visit.house.mode,
         "permit.caller": visit.caller.name,
@@ -42,7 +44,7 @@ def _common(visit: Visit) -> dict[str, AttributeValue]:
 def effect_attributes(visit: Visit, effect: Effect) -> dict[str, AttributeValue]:
     """Return what every span of an effect says about it."""
     return {
-        **_common(visit),
+        **common(visit),
         "permit.actor": effect.actor,
         "permit.subject": effect.subject,
         "permit.task.id": effect.task_id,
@@ -52,6 +54,18 @@ def effect_attributes(visit: Visit, effect: Effect) -> dict[str, AttributeValue]
         "permit.resource.type": effect.resource_type,
         "permit.resource.id": effect.resource_id,
         "permit.binding.digest": effect.binding_digest.hex(),
+    }
+
+
+def _about(visit: Visit, effect: Effect | Tombstone) -> dict[str, AttributeValue]:
+    if isinstance(effect, Effect):
+        return effect_attributes(visit, effect)
+    return {
+        **common(visit),
+        "permit.actor": effect.actor,
+        "permit.subject": effect.subject,
+        "permit.task.id": effect.task_id,
+        "permit.operation": effect.operation,
     }
 
 
@@ -87,11 +101,11 @@ def refused(
     visit: Visit,
     refusal: Refusal,
     *,
-    effect: Effect | None = None,
+    effect: Effect | Tombstone | None = None,
     **attributes: AttributeValue,
 ) -> Transition:
-    """Return the transition of a no; it moves nothing, and belongs to the effect where there is one."""
-    about = {**_common(visit), **visit.about} if effect is None else effect_attributes(visit, effect)
+    """Return the transition of a no; it moves nothing, and belongs to the effect where there is one, or was."""
+    about = {**common(visit), **visit.about} if effect is None else _about(visit, effect)
     why: dict[str, AttributeValue] = {"permit.command": visit.command, "permit.refusal": str(refusal.code)}
     if refusal.field is not None:
         why["permit.refusal.field"] = refusal.field
@@ -116,7 +130,7 @@ def of_task(
         name=name,
         story=task.task_id,
         attributes={
-            **_common(visit),
+            **common(visit),
             "permit.subject": task.subject,
             "permit.task.id": task.task_id,
             "permit.task.name": task.name,

@@ -21,14 +21,18 @@ from issuer.profile.findings import FindingCode
 from issuer.profile.limits import (
     DURATION_MS_MAX,
     DURATION_MS_MIN,
+    EFFECTS_RANGE,
     ENTRIES_MAX,
     FIELD_NAME_CHARACTERS_MAX,
     FORMAT,
     NAME_CHARACTERS_MAX,
+    RECORD_BYTES_RANGE,
     RETENTION_MS_MAX,
+    SPAN_BYTES_RANGE,
     STRING_BYTES_MAX,
     TEXT_CHARACTERS_MAX,
     UID_MAX,
+    UNENDED_RANGE,
     WHOLE_MAX,
 )
 from issuer.profile.template import Placeholder, Template, TemplateText
@@ -43,6 +47,7 @@ __all__ = [
     "Count",
     "Distinct",
     "Duration",
+    "EffectsMax",
     "FieldName",
     "FieldRef",
     "FormatNumber",
@@ -54,14 +59,17 @@ __all__ = [
     "Name",
     "OnlyTrue",
     "PositiveVersion",
+    "RecordBytes",
     "RelativePath",
     "ResourceType",
     "Retention",
     "Says",
+    "SpanBytes",
     "Status",
     "StringBytes",
     "Text",
     "TextTemplate",
+    "Unended",
     "UnitName",
     "Url",
     "UrlTemplate",
@@ -422,5 +430,25 @@ UrlTemplate = Annotated[
 ]
 RelativePath = Annotated[
     TemplateText, PlainValidator(_read_relative_path), Says(words="template of a path below the root")
+]
+EffectsMax = Annotated[
+    int,
+    PlainValidator(lambda value: _whole(value, *EFFECTS_RANGE)),
+    Says(words="whole number, {} to {}".format(*EFFECTS_RANGE)),
+]
+RecordBytes = Annotated[
+    int,
+    PlainValidator(lambda value: _whole(value, *RECORD_BYTES_RANGE)),
+    Says(words="whole number, {} to {}".format(*RECORD_BYTES_RANGE)),
+]
+SpanBytes = Annotated[
+    int,
+    PlainValidator(lambda value: _whole(value, *SPAN_BYTES_RANGE)),
+    Says(words="whole number, {} to {}".format(*SPAN_BYTES_RANGE)),
+]
+Unended = Annotated[
+    int,
+    PlainValidator(lambda value: _whole(value, *UNENDED_RANGE)),
+    Says(words="whole number, {} to {}".format(*UNENDED_RANGE)),
 ]
 PositiveVersion = Annotated[int, Field(ge=1, le=WHOLE_MAX), Says(words="whole number, 1 to 2^53-1")]

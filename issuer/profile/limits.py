@@ -13,6 +13,7 @@ __all__ = [
     "DEPTH_MAX",
     "DURATION_MS_MAX",
     "DURATION_MS_MIN",
+    "EFFECTS_RANGE",
     "ENTRIES_MAX",
     "FIELD_NAME_CHARACTERS_MAX",
     "FINDINGS_MAX",
@@ -20,12 +21,15 @@ __all__ = [
     "NAME_CHARACTERS_MAX",
     "PAYLOAD_FIELDS_MAX",
     "PROFILE_BYTES_MAX",
+    "RECORD_BYTES_RANGE",
     "REGISTRY_BYTES_MAX",
     "REGISTRY_ROWS_MAX",
     "RETENTION_MS_MAX",
+    "SPAN_BYTES_RANGE",
     "STRING_BYTES_MAX",
     "TEXT_CHARACTERS_MAX",
     "UID_MAX",
+    "UNENDED_RANGE",
     "WHOLE_MAX",
 ]
 
@@ -76,6 +80,18 @@ DURATION_MS_MAX: Final = 7 * 24 * 3_600 * 1_000
 
 RETENTION_MS_MAX: Final = 366 * 24 * 3_600 * 1_000
 """One leap year, for what a *service* keeps (idempotency keys, late acceptance): not ours to shorten."""
+
+EFFECTS_RANGE: Final = (10, 100_000)
+"""Effects that an owner may let the ledger retain: up to ten times what its default was measured with (LED-02)."""
+
+RECORD_BYTES_RANGE: Final = (4 * 1024 * 1024, 640 * 1024 * 1024)
+"""Bytes of records. A tenth of the least is room for how forty effects of the largest record end."""
+
+SPAN_BYTES_RANGE: Final = (4 * 1024 * 1024, 10 * 1024 * 1024 * 1024)
+"""Bytes of spans; a full check reads all of them, some seconds a GiB."""
+
+UNENDED_RANGE: Final = (1, 10_000)
+"""Effects of one task that are not over: all of them may be looked at in one transaction."""
 
 UID_MAX: Final = 2**32 - 2
 """Largest user id of Linux; 2^32 - 1 means "no change" in setuid(2)."""

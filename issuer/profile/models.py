@@ -22,6 +22,7 @@ from issuer.profile.fields import (
     Count,
     Distinct,
     Duration,
+    EffectsMax,
     FieldName,
     FormatNumber,
     FrozenMap,
@@ -32,20 +33,30 @@ from issuer.profile.fields import (
     Name,
     OnlyTrue,
     PositiveVersion,
+    RecordBytes,
     RelativePath,
     ResourceType,
     Retention,
     Says,
+    SpanBytes,
     Status,
     StringBytes,
     Text,
     TextTemplate,
+    Unended,
     UnitName,
     Url,
     UrlTemplate,
     refused,
 )
 from issuer.profile.findings import FindingCode
+from ledger.capacity import (
+    EFFECTS_MAX,
+    RECORD_BYTES_MAX,
+    SPAN_BYTES_MAX,
+    UNENDED_PER_TASK_MAX,
+    Capacity,
+)
 from ledger.model import DurationMs
 
 __all__ = [
@@ -61,6 +72,7 @@ __all__ = [
     "HostAdapter",
     "HttpAdapter",
     "Inspect",
+    "LedgerBounds",
     "Operation",
     "PayloadField",
     "PermitCount",
@@ -131,6 +143,34 @@ class Audit(Table):
 
     sinks: FrozenMap[Name, Sink] = Field(alias="sink", description="The sinks, by name.")
     checkpoint: Checkpoint | None = Field(default=None, description="Signed checkpoints.")
+
+
+class LedgerBounds(Table):
+    """`[ledger]`: how much the ledger may hold; at a bound new effects are refused (LED-02)."""
+
+    effects: EffectsMax = Field(default=EFFECTS_MAX, description="Effects with their whole record.")
+    record_bytes: RecordBytes = Field(
+        default=RECORD_BYTES_MAX, description="Bytes of records, of tombstones too."
+    )
+    span_bytes: SpanBytes = Field(default=SPAN_BYTES_MAX, description="Bytes of the trail.")
+    unended_per_task: Unended = Field(
+        default=UNENDED_PER_TASK_MAX, description="Effects of one task that are not over."
+    )
+    keep_ms: Retention = Field(
+        default="30d",  # type: ignore[assignment]  # read, and shown on the page, as an owner writes it
+        alias="keep",
+        description="How long a record is kept once an effect has ended, as long as there is room.",
+    )
+
+    @property
+    def capacity(self) -> Capacity:
+        """The bounds as the ledger is held to them."""
+        return Capacity(
+            effects_max=self.effects,
+            record_bytes_max=self.record_bytes,
+            span_bytes_max=self.span_bytes,
+            unended_per_task_max=self.unended_per_task,
+        )
 
 
 class Person(Table):
@@ -380,6 +420,9 @@ class Document(Table):
     mode: Mode = Field(description="Which promise is given; every answer says which.")
     timezone: Zone = Field(description="IANA zone: the clock of policies and of `per_day`.")
     audit: Audit = Field(description="Where spans go.")
+    ledger: LedgerBounds = Field(
+        default_factory=LedgerBounds, description="How much the ledger may hold, and how long."
+    )
     people: FrozenMap[Name, Person] = Field(default={}, alias="person", description="People, by name.")
     actors: FrozenMap[Name, Actor] = Field(default={}, alias="actor", description="Actors, by name.")
     hosts: FrozenMap[Name, Host] = Field(default={}, alias="host", description="Hosts, by name.")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from issuer.profile.digests import class_digest_of, operation_digest_of
 from issuer.profile.fields import FieldRef
-from issuer.profile.models import ActionClass, Actor, Audit, Host, Operation, Person
+from issuer.profile.models import ActionClass, Actor, Audit, Host, LedgerBounds, Operation, Person
 from issuer.profile.registry import Registry
 
 __all__ = ["Profile", "class_digest", "cost_range", "operation_digest"]
@@ -32,6 +32,7 @@ class Profile:
     mode: Literal["strict", "ordinary"]
     timezone: str
     audit: Audit
+    ledger: LedgerBounds
     people: Mapping[str, Person]
     actors: Mapping[str, Actor]
     hosts: Mapping[str, Host]

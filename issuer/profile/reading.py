@@ -93,6 +93,7 @@ def _profile(where: str, document: Document, registries: Mapping[str, Registry])
         mode=document.mode,
         timezone=document.timezone,
         audit=document.audit,
+        ledger=document.ledger,
         people=document.people,
         actors=document.actors,
         hosts=document.hosts,

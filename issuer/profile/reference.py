@@ -36,6 +36,7 @@ from issuer.profile.models import (
     HostAdapter,
     HttpAdapter,
     Inspect,
+    LedgerBounds,
     Operation,
     PayloadField,
     PermitCount,
@@ -56,6 +57,7 @@ _TABLES: Final[tuple[tuple[str, type[Table]], ...]] = (
     ("[audit]", Audit),
     ("audit.sink.NAME", Sink),
     ("audit.checkpoint", Checkpoint),
+    ("[ledger]", LedgerBounds),
     ("person.NAME", Person),
     ("actor.NAME", Actor),
     ("host.NAME", Host),
@@ -100,6 +102,7 @@ machine only.
 ## What holds between keys
 
 - At least one sink is required, in every mode.
+- `[ledger]` counts for every command from the next one on; the trail's bound from the next start of a process.
 - No two people or hosts have the same `uid:N`.
 - An automatic class declares `each`, `per_task`, `per_root` and `lifetime`. `per_day` is optional and bounds
   only units that `each` names. No bound may make another one unreachable.
@@ -159,6 +162,8 @@ def _rows(table: type[Table]) -> Iterator[str]:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "**required**"
+    if field.default_factory is not None:
+        return "as below"
     match field.default:
         case None:
             return "none"

@@ -5,6 +5,7 @@ source, and nothing here decides whether a permit is alive, spent or allowed.
 """
 
 from issuer.sealing.commitment import CONTENT_KEY_PARTS, commit, content_key, verify
+from issuer.sealing.credential import is_sealed_credential, open_credential, seal_credential
 from issuer.sealing.errors import (
     CommitmentBroken,
     KeysUnavailable,
@@ -17,9 +18,16 @@ from issuer.sealing.errors import (
     SealBroken,
     StorageFault,
 )
-from issuer.sealing.keys import KeyRing, KeyState, Purpose, create_key_ring, open_key_ring
+from issuer.sealing.keys import (
+    KeyRing,
+    KeyState,
+    Purpose,
+    bind_key_ring,
+    create_key_ring,
+    open_key_ring,
+)
 from issuer.sealing.protected import ProtectedStore, create_protected_folder
-from issuer.sealing.seal import NONCE_BYTES, PermitClaims, open_permit, seal_permit
+from issuer.sealing.seal import NONCE_BYTES, PermitClaims, open_permit, permit_says, seal_permit
 
 __all__ = [
     "CONTENT_KEY_PARTS",
@@ -39,12 +47,17 @@ __all__ = [
     "Purpose",
     "SealBroken",
     "StorageFault",
+    "bind_key_ring",
     "commit",
     "content_key",
     "create_key_ring",
     "create_protected_folder",
+    "is_sealed_credential",
+    "open_credential",
     "open_key_ring",
     "open_permit",
+    "permit_says",
+    "seal_credential",
     "seal_permit",
     "verify",
 ]

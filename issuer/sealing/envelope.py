@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 
 from issuer.sealing.errors import KeyUnusable
 from issuer.sealing.keys import KeyRing, Purpose
@@ -53,7 +52,7 @@ def close_envelope(
         raise Broken("A nonce is exactly 12 bytes.")
     key_id = ring.active_key_id
     header = _HEADER.pack(magic, _FORMAT, _AES_256_GCM_SIV, key_id)
-    cipher = AESGCMSIV(ring.subkey(purpose, key_id))
+    cipher = ring.cipher(purpose, key_id)
     return header + nonce + cipher.encrypt(nonce, plaintext, _associated(header, bound))
 
 
@@ -69,7 +68,7 @@ def open_envelope(
         return None
     nonce_end = _HEADER.size + NONCE_BYTES
     try:
-        cipher = AESGCMSIV(ring.subkey(purpose, key_id))
+        cipher = ring.cipher(purpose, key_id)
         return cipher.decrypt(
             sealed[_HEADER.size : nonce_end], sealed[nonce_end:], _associated(header, bound)
         )
@@ -78,4 +77,4 @@ def open_envelope(
 
 
 def _associated(header: bytes, bound: Sequence[bytes]) -> bytes:
-    return header + b"".join(len(part).to_bytes(4, "big") + part for part in bound)
+    return header + b"".join([len(part).to_bytes(4, "big") + part for part in bound])

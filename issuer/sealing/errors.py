@@ -50,6 +50,7 @@ class StorageFault(StrEnum):
     NO_ACTIVE_KEY = "no_active_key"
     TWO_ACTIVE_KEYS = "two_active_keys"
     CIPHER_MISSING = "cipher_missing"
+    UNBOUND = "unbound"
 
 
 _KEYS_SENTENCES: Final[Mapping[StorageFault, str]] = {
@@ -70,6 +71,9 @@ _KEYS_SENTENCES: Final[Mapping[StorageFault, str]] = {
     StorageFault.REPEATED_ROOT: "Two key files hold the same root: rotate to a new key and remove the copy.",
     StorageFault.NO_ACTIVE_KEY: "The key ring has no active key: run 'issuer keys rotate' to make one.",
     StorageFault.TWO_ACTIVE_KEYS: "The key ring has more than one active key: set all but one to open_only.",
+    StorageFault.UNBOUND: (
+        "The key ring does not say with its own word which ledger it belongs to: restore its folder as a whole."
+    ),
     StorageFault.CIPHER_MISSING: (
         "This build of cryptography lacks AES-256-GCM-SIV: install one linked with OpenSSL 3.2 or newer."
     ),

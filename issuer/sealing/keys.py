@@ -12,6 +12,8 @@ Rules:
    asks for the subkey of that id later. Retirement closes the purpose `seal` only, since history must stay
    verifiable; who must not trust a retired key's MAC (a compromised key) asks `state`.
 6. No text form shows key bytes, a ring is not pickled or copied, and rings are compared in constant time.
+7. The file `ledger` beside the keys says which one ledger the ring belongs to, under a MAC of the ring (ADM-06): it
+   stands there before the first key does. Keys that were carried to another ledger serve nobody there.
 
 What it does not do: draw random bytes (they come in as arguments), rotate, or keep roots in locked memory.
 Next: `issuer.sealing.envelope` encrypts with these subkeys.
@@ -20,6 +22,7 @@ Next: `issuer.sealing.envelope` encrypts with these subkeys.
 import base64
 import binascii
 import hmac
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,7 +47,16 @@ from issuer.sealing.private_files import (
 )
 from ledger.errors import Broken
 
-__all__ = ["KEY_ID_MAX", "ROOT_BYTES", "KeyRing", "KeyState", "Purpose", "create_key_ring", "open_key_ring"]
+__all__ = [
+    "KEY_ID_MAX",
+    "ROOT_BYTES",
+    "KeyRing",
+    "KeyState",
+    "Purpose",
+    "bind_key_ring",
+    "create_key_ring",
+    "open_key_ring",
+]
 
 ROOT_BYTES: Final = 32
 """Size of a root and of every subkey: AES-256 takes 32 bytes, and so does HMAC-SHA256 at full strength."""
@@ -61,6 +73,8 @@ _LINE_BYTES_MAX: Final = 128
 all."""
 
 _LINE: Final = re.compile(rb"v1 ([0-9a-f]{8}) (active|open_only|retired) ([A-Za-z0-9+/]{43}=)\n")
+_BINDING_NAME: Final = "ledger"
+_BINDING: Final = re.compile(rb"v1 (led_[0-9a-f]{32}) ([0-9a-f]{8}) ([0-9a-f]{64})\n")
 _NAME: Final = re.compile(r"([0-9a-f]{8})\.key")
 _INFO: Final = b"permit-issuer/subkey/v1\x00"
 
@@ -74,6 +88,8 @@ class Purpose(StrEnum):
     REPETITION = "repetition"
     SALTS = "salts"
     PROTECTED = "protected"
+    MARKS = "marks"
+    CREDENTIALS = "credentials"
 
 
 class KeyState(StrEnum):
@@ -94,17 +110,26 @@ class _Key:
 class KeyRing:
     """An opened key ring: subkeys by purpose and key id. Made by `open_key_ring` only."""
 
-    __slots__ = ("_active_key_id", "_keys", "_subkeys")
+    __slots__ = ("_active_key_id", "_ciphers", "_keys", "_ledger_id", "_subkeys")
 
     _active_key_id: int
     _keys: Mapping[int, _Key]
+    _ledger_id: str | None
     _subkeys: dict[tuple[int, Purpose], bytes]
+    _ciphers: dict[bytes, AESGCMSIV]
 
     def __init__(self, keys: Sequence[_Key], active_key_id: int) -> None:
         """Hold keys that `open_key_ring` has judged."""
         self._keys = {key.key_id: key for key in sorted(keys, key=lambda key: key.key_id)}
         self._active_key_id = active_key_id
+        self._ledger_id = None
         self._subkeys = {}
+        self._ciphers = {}
+
+    @property
+    def ledger_id(self) -> str | None:
+        """The one ledger that the ring belongs to; None where it does not say (rule 7)."""
+        return self._ledger_id
 
     @property
     def active_key_id(self) -> int:
@@ -146,6 +171,18 @@ class KeyRing:
         self._subkeys[(wanted, purpose)] = derived
         return derived
 
+    def cipher(self, purpose: Purpose, key_id: int) -> AESGCMSIV:
+        """Return AES-256-GCM-SIV under that subkey, made once: making it costs as much as opening a permit.
+
+        Raises:
+            KeyUnusable: as `subkey`.
+        """
+        subkey = self.subkey(purpose, key_id)
+        known = self._ciphers.get(subkey)
+        if known is None:
+            known = self._ciphers[subkey] = AESGCMSIV(subkey)
+        return known
+
     def __repr__(self) -> str:
         """Show ids only."""
         return f"KeyRing(keys={len(self._keys)}, active={self._active_key_id:08x})"
@@ -174,11 +211,11 @@ class KeyRing:
         )
 
 
-def create_key_ring(folder: Path, *, root: bytes, key_id: int) -> None:
+def create_key_ring(folder: Path, *, root: bytes, key_id: int, ledger_id: str | None = None) -> None:
     """Create a ring with one active key, durable when this returns.
 
-    `root` is 32 random bytes and `key_id` is 1 to 2^32-1, both drawn by the caller. The folder is created
-    with mode 0700, or is an empty private folder already.
+    `root` is 32 random bytes and `key_id` is 1 to 2^32-1, both drawn by the caller. With `ledger_id` (`led_` and 32 hex
+    digits) it belongs to that ledger. The folder is created with mode 0700, or is an empty private folder already.
 
     Raises:
         Broken: a root or key id of the wrong type or size; no value is in the text.
@@ -190,11 +227,19 @@ def create_key_ring(folder: Path, *, root: bytes, key_id: int) -> None:
         raise Broken("A key id is a whole number from 1 to 2^32-1.")
     name = f"{key_id:08x}.key"
     line = b" ".join((b"v1", f"{key_id:08x}".encode(), b"active", base64.b64encode(root))) + b"\n"
+    made = KeyRing([_Key(key_id=key_id, state=KeyState.ACTIVE, root=root)], key_id)
+    binding = None if ledger_id is None else _binding_line(made, ledger_id)
     try:
         create_folder(folder)
         with opened_folder(folder) as descriptor:
+            if list_names(descriptor) == [_BINDING_NAME]:
+                # An earlier run was interrupted before it made a key, so nothing belongs to anything yet.
+                os.unlink(_BINDING_NAME, dir_fd=descriptor)
             if list_names(descriptor):
                 raise Flaw(StorageFault.EXISTS)  # noqa: TRY301  one place below turns flaws into the room's error
+            if binding is not None:
+                write_new_file(descriptor, _BINDING_NAME, binding)
+                sync(descriptor)
             write_new_file(descriptor, name, line)
             sync(descriptor)
     except Flaw as flaw:
@@ -219,15 +264,75 @@ def open_key_ring(folder: Path) -> KeyRing:
     try:
         with opened_folder(folder) as descriptor:
             keys = _read_keys(descriptor)
-        active_key_id = _judge_ring(keys)
+            ring = KeyRing(keys, _judge_ring(keys))
+            ring._ledger_id = _read_binding(descriptor, ring)  # noqa: SLF001 - the ring's own maker
     except Flaw as flaw:
         raise KeysUnavailable(flaw.fault, folder / flaw.name) from None
-    return KeyRing(keys, active_key_id)
+    return ring
+
+
+def bind_key_ring(folder: Path, ledger_id: str) -> None:
+    """Let a ring from before rule 7 belong to `ledger_id`, at once and durably; one that belongs to some is left alone.
+
+    Raises:
+        Broken: the id is of another form.
+        KeysUnavailable: the ring does not open, or its folder cannot be written.
+    """
+    ring = open_key_ring(folder)
+    if ring.ledger_id is not None:
+        return
+    # Made beside the folder, in which a stray file would stop every start, and given its name in one step.
+    draft = folder.with_name(f".{folder.name}-{_BINDING_NAME}.new")
+    line = _binding_line(ring, ledger_id)
+    try:
+        draft.unlink(missing_ok=True)
+        with opened_folder(folder) as descriptor:
+            write_new_file(descriptor, str(draft.absolute()), line)
+            os.rename(draft.absolute(), _BINDING_NAME, dst_dir_fd=descriptor)
+            sync(descriptor)
+    except Flaw as flaw:
+        raise KeysUnavailable(flaw.fault, folder / flaw.name) from None
+    except OSError:
+        raise KeysUnavailable(StorageFault.UNWRITABLE, folder / _BINDING_NAME) from None
+
+
+def _binding_line(ring: KeyRing, ledger_id: str) -> bytes:
+    key_id = ring.active_key_id
+    mac = _binding_mac(ring, key_id, ledger_id)
+    line = b" ".join((b"v1", ledger_id.encode(), f"{key_id:08x}".encode(), mac.hex().encode())) + b"\n"
+    if _BINDING.fullmatch(line) is None:
+        raise Broken("A ledger id is led_ and 32 hex digits.")
+    return line
+
+
+def _binding_mac(ring: KeyRing, key_id: int, ledger_id: str) -> bytes:
+    return hmac.digest(ring.subkey(Purpose.MARKS, key_id), b"keys\x00" + ledger_id.encode(), "sha256")
+
+
+def _read_binding(folder: int, ring: KeyRing) -> str | None:
+    """Return the ledger that the ring says it belongs to; a word that is not the ring's own refuses it."""
+    try:
+        line = read_file(folder, _BINDING_NAME, bytes_max=_LINE_BYTES_MAX, links_max=1)
+    except Flaw as flaw:
+        if flaw.fault is StorageFault.MISSING:
+            return None
+        raise
+    said = _BINDING.fullmatch(line)
+    if said is None:
+        raise Flaw(StorageFault.MALFORMED, _BINDING_NAME)
+    ledger_id, key_id = said[1].decode(), int(said[2], 16)
+    try:
+        expected = _binding_mac(ring, key_id, ledger_id)
+    except KeyUnusable:
+        raise Flaw(StorageFault.UNBOUND, _BINDING_NAME) from None
+    if not hmac.compare_digest(expected.hex().encode(), said[3]):
+        raise Flaw(StorageFault.UNBOUND, _BINDING_NAME)
+    return ledger_id
 
 
 def _read_keys(folder: int) -> list[_Key]:
     try:
-        names = list_names(folder)
+        names = [name for name in list_names(folder) if name != _BINDING_NAME]
     except OSError:
         raise Flaw(StorageFault.UNREADABLE) from None
     if not names:

@@ -198,8 +198,11 @@ class ProtectedStore:
             raise SealBroken
         return content
 
-    def erase(self, effect_id: str) -> None:
-        """Remove the content of one effect, durably; no content is fine."""
+    def erase(self, effect_id: str, *, durable: bool = True) -> None:
+        """Remove the content of one effect; no content is fine.
+
+        Where it need not be `durable` no sync is made: a power cut may bring the file back, and a sweep removes it.
+        """
         name = _file_name(effect_id)
         with self._opened() as folder:
             with _locked(folder):
@@ -211,7 +214,8 @@ class ProtectedStore:
                 # Counted after it is gone, for the reason given in `put`.
                 tally = read_tally(folder)
                 write_tally(folder, _count(folder) if tally is NEVER_COUNTED else tally.minus(size))
-            sync(folder)
+            if durable:
+                sync(folder)
 
     def sweep(self, known: Collection[str], *, now_ms: int, age_ms: int) -> int:
         """Remove what no effect refers to and is at least `age_ms` old; return how many files went.

@@ -36,6 +36,7 @@ _WITH_ROOMS: Final[tuple[tuple[str, Check], ...]] = (
     ("ledger_folder", storage.ledger_folder),
     ("file_system", storage.file_system),
     ("space", storage.space),
+    ("capacity", storage.capacity),
     ("protected", storage.protected),
     ("clock", storage.clock),
     ("sinks", sinks.sinks),
@@ -55,6 +56,7 @@ _CODES: Final = MappingProxyType(
         "ledger_folder": "ledger_unavailable",
         "protected": "ledger_unavailable",
         "space": "ledger_unavailable",
+        "capacity": "ledger_full",
         "spans": "audit_unavailable",
         "sinks": "audit_unavailable",
         "clock": "clock_untrusted",
@@ -70,6 +72,7 @@ _PRECEDENCE: Final = (
     "ledger_unavailable",
     "audit_unavailable",
     "clock_untrusted",
+    "ledger_full",
     "unsupported",
 )
 """Which problem's code sums up several: what has to be repaired first comes first."""

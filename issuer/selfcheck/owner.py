@@ -4,6 +4,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from issuer.selfcheck.finding import Finding, Known, NotJudgedError
@@ -154,7 +155,8 @@ def credentials(known: Known) -> Iterator[Finding]:
 
     Each is read as dispatch reads it, and what was read is dropped at once.
     """
-    from issuer.credentials import CredentialMissingError, credential_reader
+    from issuer.credentials import CredentialMissingError, CredentialSealedError, credential_reader
+    from issuer.sealing import KeysUnavailable, open_key_ring
 
     folder, named = known.places.credentials, _named_credentials(known)
     if not folder.exists() and not named:
@@ -165,12 +167,18 @@ def credentials(known: Known) -> Iterator[Finding]:
         yield Finding(check="credentials", ok=False, says=flaw[0], next=flaw[1])
         return
     names = sorted({*named, *(path.name for path in folder.iterdir())})
-    read, broken = credential_reader(folder), 0
+    ring, broken = None, 0
+    with suppress(KeysUnavailable):  # told by the check of the keys
+        ring = open_key_ring(known.places.keys)
+    read = credential_reader(folder, None if ring is None else lambda: ring, seals=False)
     for name in names:
         try:
             read(name)
+        except CredentialSealedError:  # the check of the keys tells why it cannot be opened
+            continue
         except CredentialMissingError as fault:
-            says, remedy = f"{fault}.".capitalize(), f"Make {folder / name} a plain file of yours, mode 0600."
+            remedy = f"Write the secret into {folder / name}, a plain file of yours, mode 0600."
+            says = f"{fault}.".capitalize()
         except UnicodeDecodeError:
             says, remedy = f"The credential {name} is not text.", f"Write {folder / name} again."
         else:

@@ -11,8 +11,7 @@ from typing import Final
 from issuer.clock import instant_text, now_ms
 from issuer.selfcheck.finding import Finding, Known, NotJudgedError
 from issuer.selfcheck.owner import private_flaw
-from ledger.errors import LedgerCorrupt, LedgerUnavailable, SpanNotRecorded
-from ledger.model import RecordedSpan
+from ledger.errors import LedgerCorrupt, LedgerUnavailable
 
 FREE_BYTES_MIN: Final = 16 * 1024 * 1024
 """Free bytes below which nothing should be admitted: as the audit file's own bound; a test compares the two."""
@@ -26,6 +25,11 @@ PLAUSIBLE_UNTIL_MS: Final = 4_102_444_800_000
 MEBIBYTE: Final = 1024 * 1024
 
 _RESTORE: Final = "Stop the issuer, keep this file as evidence, and restore the newest backup of the ledger."
+_MORE_RECORDS: Final = "Run `issuer ledger collect`, or give the ledger more in `[ledger]` of the profile."
+_MORE_TRAIL: Final = "Give the trail more in `[ledger]` of the profile."
+_UPGRADE: Final = (
+    "Stop what runs of the earlier release; the upgrade then keeps a copy of the ledger beside it."
+)
 _LEDGER_NEXT: Final = {
     "missing": "Bring the ledger back, or name the right profile; only a new issuer makes one: `issuer init FOLDER`.",
     "not_a_file": "Put the real file in its place.",
@@ -37,6 +41,7 @@ _LEDGER_NEXT: Final = {
     "journal_mode": "Some other program changed it: stop that; the next command of the issuer sets it right.",
     "halted": "Run `issuer ledger check`, and restore the newest backup if it finds a problem still.",
     "schema_version": "Use the release that made it, or a newer one.",
+    "schema_older": "It is a copy from before its upgrade: bring the newest file back, or restore the newest backup.",
     "schema": "Use the release that made it; if that is this one, restore the newest backup of the ledger.",
 }
 
@@ -76,32 +81,20 @@ def protected(known: Known) -> Iterator[Finding]:
     yield Finding(check="protected", ok=True, says="The protected store opens, private.")
 
 
-class _NoSpans:
-    """Stands where a recorder goes in a ledger that is looked at only, and records nothing."""
-
-    def record(self, *_asked: object, **_named: object) -> RecordedSpan:
-        """Refuse."""
-        raise SpanNotRecorded("looks_only", "Nothing is recorded while looking.")
-
-
 def ledger(known: Known) -> Iterator[Finding]:
     """Say whether the ledger opens: its head's MAC, its schema, its pragmas (LED-04, LED-06)."""
-    from issuer.sealing.authenticator import RingAuthenticator
-    from ledger.sqlite import SqliteLedger, journal_mode
+    from issuer.look import open_to_look
+    from ledger.sqlite import journal_mode
     from ledger.sqlite.halt import standing_halt
 
     path = known.places.ledger
     try:
-        opened = SqliteLedger(
-            path,
-            recorder=lambda _ledger_id: _NoSpans(),
-            keys=RingAuthenticator(known.the_ring()),
-            clock=now_ms,
-            looks_only=True,
-        )
+        opened = open_to_look(known.places, known.the_ring())
     except (LedgerUnavailable, LedgerCorrupt) as fault:
-        remedy = _LEDGER_NEXT.get(fault.reason, _RESTORE)
-        yield Finding(check="ledger", ok=False, says=fault.message, next=remedy)
+        # Keys that belong to no ledger yet are those of an earlier release; beside others the file is an older copy.
+        is_due = fault.reason == "schema_older" and known.the_ring().ledger_id is None
+        remedy = _UPGRADE if is_due else _LEDGER_NEXT.get(fault.reason, _RESTORE)
+        yield Finding(check="ledger", ok=None if is_due else False, says=fault.message, next=remedy)
         return
     known.ledger = opened
     entries = opened.read(lambda view: view.head()).sequence
@@ -173,7 +166,9 @@ def file_system(known: Known) -> Iterator[Finding]:
 
 
 def space(known: Known) -> Iterator[Finding]:
-    """Say whether the ledger has room to record the outcomes of what is in flight (LED-02)."""
+    """Say whether the disk has room to record the outcomes of what is in flight, and keeps it (LED-02)."""
+    from ledger.sqlite.ballast import Ballast
+
     folder = known.places.ledger_folder
     if not folder.exists():
         raise NotJudgedError("ledger")
@@ -183,13 +178,31 @@ def space(known: Known) -> Iterator[Finding]:
         yield Finding(
             check="space", ok=False, says=says, next=f"Free at least {FREE_BYTES_MIN // MEBIBYTE} MiB."
         )
-    else:
-        yield Finding(check="space", ok=True, says=says)
+        return
+    stands = Ballast(known.places.ledger).stands
+    hint = "" if stands else "The ballast is missing; the next request makes it again."
+    yield Finding(check="space", ok=True, says=says, next=hint)
+
+
+def capacity(known: Known) -> Iterator[Finding]:
+    """Say how full the ledger is, bound by bound, as its owner chose them; early, while everything works (LED-02)."""
+    from ledger.capacity import ANNOUNCED_PERCENT, fills
+
+    bounds = known.the_profile().ledger.capacity
+    found = fills(known.the_ledger().read(lambda view: view.holdings()), bounds)
+    told = ", ".join(f"{fill.what} {fill.percent}%" for fill in found)
+    high = [fill for fill in found if fill.percent >= ANNOUNCED_PERCENT]
+    remedy = "" if not high else _MORE_TRAIL if high[0].what == "span_bytes" else _MORE_RECORDS
+    if any(fill.used >= fill.refused_from for fill in found):
+        says = f"The ledger is full ({told}), so new effects are refused."
+        yield Finding(check="capacity", ok=False, says=says, next=remedy)
+        return
+    yield Finding(check="capacity", ok=True, says=f"The ledger has room; used: {told}.", next=remedy)
 
 
 def clock(known: Known) -> Iterator[Finding]:
     """Say whether the clock can be trusted: plausible, and not behind the ledger's last entry (PER-03)."""
-    from ledger.sqlite.store import CLOCK_BACKWARD_TOLERANCE_MS
+    from ledger.timekeeping import CLOCK_BACKWARD_TOLERANCE_MS
 
     now = now_ms()
     remedy = "Set the clock right, and let it be kept right (NTP)."

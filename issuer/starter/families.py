@@ -36,19 +36,22 @@ OWNER: Final = "alice"
 _FIRST_STEPS: Final = MappingProxyType(
     {
         PACKAGES: (
-            "issuer task open release-2.4 --subject alice --actor rel-bot --budget publish=3",
+            "issuer task open release-2.4 --subject alice --actor rel-bot --class release=3 --budget publish=3",
             """echo '{"name": "@acme/tool", "version": "2.4.0-rc.1", "integrity": "sha512-example"}' | \\""",
             "    issuer request publish_package --task release-2.4 --actor rel-bot --payload -",
             "issuer dispatch EFFECT -- echo published    # in its place: your npm publish",
         ),
         RECORDS: (
-            "issuer task open clean-up --subject alice --actor ap-bot --budget record=5",
+            "issuer task open clean-up --subject alice --actor ap-bot --class deletion=5 --budget record=5",
             """echo '{"table": "leads", "record": 7}' | \\""",
             "    issuer request delete_record --task clean-up --actor ap-bot --payload -    # a person has to approve",
             "issuer list --state awaiting_approval",
         ),
         INVOICES: (
-            "issuer task open accounts-payable --subject bob --actor ap-bot --budget EUR.cent=200000",
+            (
+                "issuer task open accounts-payable --subject bob --actor ap-bot --class payment=20 "
+                "--budget EUR.cent=200000"
+            ),
             "issuer task open ap-today --parent accounts-payable --budget EUR.cent=60000",
             """echo '{"vendor": "hetzner", "number": "R-118", "amount_cents": 14950}' | \\""",
             "    issuer request pay_invoice --task ap-today --actor ap-bot --payload -",

@@ -77,7 +77,8 @@ _STATES: Final = (
         _E.AWAITING_APPROVAL,
         202,
         _N.WAIT,
-        "A person has to approve this; wait, and do not ask again.",
+        "A person has to approve this, and this release has no approvals yet: it will expire. "
+        "Tell a person; do not ask again.",
     ),
     _row("admitted", _E.DONE, 200, _N.DISPATCH, "Admitted: send it now, once, and report what became of it."),
     _row("succeeded", _E.DONE, 200, _N.STOP, "It was done, once."),
@@ -105,6 +106,19 @@ _STATES: Final = (
     _row("opened", _E.DONE, 201, _N.STOP, "The task is open."),
     _row("closed", _E.DONE, 200, _N.STOP, "The task is closed; what it has in flight is still settled."),
     _row("granted", _E.DONE, 200, _N.STOP, "The ceiling is raised."),
+    _row("lowered", _E.DONE, 200, _N.STOP, "The ceiling is lowered; where more is used already, it blocks."),
+    _row("frozen", _E.DONE, 200, _N.STOP, "The task is frozen: it admits nothing until it is thawed."),
+    _row("thawed", _E.DONE, 200, _N.STOP, "The task is open, as before it was frozen."),
+    _row("accepted", _E.DONE, 200, _N.STOP, "It is accepted, and on record."),
+    _row("collected_now", _E.DONE, 200, _N.STOP, "What was over is collected; its permits stay spent."),
+    _row("backed_up", _E.DONE, 200, _N.STOP, "The copy is whole; keep it away from this machine."),
+    _row(
+        "restored",
+        _E.DONE,
+        200,
+        _N.TELL_A_PERSON,
+        "The ledger is restored in a new epoch; earlier permits are void.",
+    ),
     _row("created", _E.DONE, 201, _N.STOP, "The issuer is ready."),
     _row("found", _E.DONE, 200, _N.STOP, "This is what is on record."),
     _row(
@@ -184,6 +198,7 @@ _NOES: Final = (
         _R.ALREADY_CONSUMED, _E.REFUSED, 409, _N.STOP, "This permit is spent; nothing is sent a second time."
     ),
     _no(_R.NAME_TAKEN, _E.REFUSED, 409, _N.STOP, "There is already a task of that name."),
+    _no(_R.NOTHING_TO_CHANGE, _E.REFUSED, 409, _N.STOP, "That is how it stands already; nothing was changed."),
     _no(_R.NOT_PERMITTED_YET, _E.REFUSED, 409, _N.WAIT, "This effect has no permit; nothing was sent."),
     _no(_R.DENIED, _E.DENIED, 403, _N.STOP, "No policy permits this."),
     _no(
@@ -197,7 +212,28 @@ _NOES: Final = (
     _no(_R.WITHDRAWN, _E.REFUSED, 409, _N.STOP, "This effect was withdrawn."),
     _no(_R.REVOKED, _E.REFUSED, 409, _N.STOP, "The permit was revoked; nothing was sent."),
     _no(_R.EXPIRED, _E.REFUSED, 409, _N.PREPARE_AGAIN, "The permit has expired; nothing was sent."),
+    _no(
+        _R.OUTSIDE_TASK,
+        _E.REFUSED,
+        403,
+        _N.STOP,
+        "The task does not name this, so it may not be done in it; nothing was sent.",
+    ),
+    _no(
+        _R.COLLECTED,
+        _E.REFUSED,
+        409,
+        _N.STOP,
+        "This effect is over, and its record was collected; nothing more is sent, and nothing is made anew.",
+    ),
     _no(_R.TASK_CLOSED, _E.REFUSED, 409, _N.STOP, "The task is closed; nothing was sent."),
+    _no(
+        _R.TASK_FROZEN,
+        _E.REFUSED,
+        409,
+        _N.TELL_A_PERSON,
+        "The task is frozen until it is thawed; nothing was sent.",
+    ),
     _no(_R.TASK_EXPIRED, _E.REFUSED, 409, _N.STOP, "The task has expired; nothing was sent."),
     _no(
         _R.PERMIT_BROKEN,
@@ -226,6 +262,20 @@ _NOES: Final = (
         409,
         _N.TELL_A_PERSON,
         "The bound on automatic permits of this class is used up.",
+    ),
+    _no(
+        _R.SLOTS_EXHAUSTED,
+        _E.BUDGET,
+        409,
+        _N.TELL_A_PERSON,
+        "The task has no admission of this left; nothing was sent.",
+    ),
+    _no(
+        _R.TASK_FULL,
+        _E.BUDGET,
+        409,
+        _N.TELL_A_PERSON,
+        "The task has too many effects that are not over yet; nothing was sent.",
     ),
     _no(
         _R.BUDGET_OVERRUN,

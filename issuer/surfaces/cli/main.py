@@ -13,13 +13,13 @@ import click
 
 from issuer.surfaces.cli.options import (
     Settings,
-    budget_pairs,
     common,
     payload_bytes,
     settings_of,
     whole_pairs,
 )
 from issuer.surfaces.cli.running import run_with_issuer, trouble
+from issuer.surfaces.cli.tasks import task_group
 from issuer.wire.codes import Exit
 
 if TYPE_CHECKING:
@@ -73,82 +73,6 @@ def doctor(settings: Settings, as_whom: str | None) -> None:
     from issuer.surfaces.cli.doctor import run_doctor
 
     sys.exit(run_doctor(settings, as_whom))
-
-
-@group.group()
-@common
-def task(settings: Settings) -> None:
-    """Open, show, list and close tasks, and grant them more."""
-    del settings
-
-
-@task.command("open")
-@click.argument("name")
-@click.option("--parent", help="The task above it; without one it is a root.")
-@click.option("--subject", help="For whom; a child has its parent's.")
-@click.option(
-    "--actor", "actors", multiple=True, help="Who may act in it; a child has its parent's or fewer."
-)
-@click.option("--budget", "budget", multiple=True, metavar="UNIT=AMOUNT|inherit", help="A ceiling per unit.")
-@click.option(
-    "--expires", help="When it ends: a time with an offset, or a duration such as 8h. [default: 24h]"
-)
-@common
-def task_open(
-    settings: Settings,
-    name: str,
-    parent: str | None,
-    subject: str | None,
-    actors: tuple[str, ...],
-    budget: tuple[str, ...],
-    expires: str | None,
-) -> None:
-    """Open the task NAME."""
-    from issuer.surfaces.cli.options import expiry_ms
-
-    run_with_issuer(
-        settings,
-        lambda issuer: issuer.task_open(
-            name,
-            parent=parent,
-            subject=subject,
-            actors=actors,
-            budget=budget_pairs(budget),
-            expires_ms=expiry_ms(expires),
-        ),
-    )
-
-
-@task.command("show")
-@click.argument("name")
-@common
-def task_show(settings: Settings, name: str) -> None:
-    """Show the task NAME with its budget."""
-    run_with_issuer(settings, lambda issuer: issuer.task_show(name), reading=True)
-
-
-@task.command("list")
-@common
-def task_list(settings: Settings) -> None:
-    """List every task."""
-    run_with_issuer(settings, lambda issuer: issuer.task_list(), reading=True)
-
-
-@task.command("close")
-@click.argument("name")
-@common
-def task_close(settings: Settings, name: str) -> None:
-    """Close the task NAME: it admits nothing more."""
-    run_with_issuer(settings, lambda issuer: issuer.task_close(name))
-
-
-@task.command("grant")
-@click.argument("name")
-@click.option("--budget", "budget", multiple=True, required=True, metavar="UNIT=AMOUNT", help="What to add.")
-@common
-def task_grant(settings: Settings, name: str, budget: tuple[str, ...]) -> None:
-    """Add to the ceilings of the task NAME."""
-    run_with_issuer(settings, lambda issuer: issuer.task_grant(name, budget=whole_pairs(budget)))
 
 
 @group.command()
@@ -310,6 +234,61 @@ def ledger_stats(settings: Settings) -> None:
         return stats(profile)
 
     run_with_profile(settings, run)
+
+
+@ledger.command("backup")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@common
+def ledger_backup(settings: Settings, file: Path) -> None:
+    """Copy the ledger, while it is in use, to the new FILE. Keys are not in it."""
+    from issuer.surfaces.cli.running import run_with_profile
+
+    def run(profile: Path) -> "Answer":
+        from issuer.commands import ledger_backup as backup
+
+        return backup(profile, file)
+
+    run_with_profile(settings, run)
+
+
+@ledger.command("restore")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@common
+def ledger_restore(settings: Settings, file: Path) -> None:
+    """Bring the ledger back from the backup FILE, in a new epoch. Earlier permits are void."""
+    from issuer.surfaces.cli.running import run_with_profile
+
+    def run(profile: Path) -> "Answer":
+        from issuer.commands import ledger_restore as restore
+
+        return restore(profile, file)
+
+    run_with_profile(settings, run)
+
+
+@ledger.command("collect")
+@click.option("--early", is_flag=True, help="Also what would be kept longer, only to be looked at.")
+@common
+def ledger_collect(settings: Settings, early: bool) -> None:
+    """Turn what is over into tombstones. What is unresolved or live is never touched; permits stay spent."""
+    run_with_issuer(settings, lambda issuer: issuer.ledger_collect(early=early))
+
+
+@ledger.group("clock")
+@common
+def ledger_clock(settings: Settings) -> None:
+    """Decide about a clock that the ledger does not believe."""
+    del settings
+
+
+@ledger_clock.command("accept")
+@common
+def clock_accept(settings: Settings) -> None:
+    """Believe the clock as it reads now; what was prepared in a time that never was ends."""
+    run_with_issuer(settings, lambda issuer: issuer.clock_accept())
+
+
+group.add_command(task_group)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:

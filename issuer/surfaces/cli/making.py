@@ -29,7 +29,7 @@ def _next_lines(made: Made, families: Sequence[str]) -> Sequence[str]:
         return first_steps(families)
     if PROFILE_NAME in made.made:
         return (
-            "issuer task open first --subject me --actor writer-bot --budget write=5",
+            "issuer task open first --subject me --actor writer-bot --class files=5 --budget write=5",
             """echo '{"path": "notes/hello.txt", "content": "hello"}' | \\""",
             "    issuer request create_file --task first --actor writer-bot --payload -",
             "issuer commit EFFECT",

@@ -1,6 +1,5 @@
 """What every command understands: `--profile` and `--json`, before or after the subcommand; and how values are read."""
 
-import difflib
 import functools
 import re
 import sys
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
 import click
+
+from issuer.likeness import did_you_mean
 
 if TYPE_CHECKING:
     from ledger.model import InstantMs
@@ -82,10 +83,9 @@ def families_of(texts: Sequence[str]) -> tuple[str, ...]:
     names = [name.strip() for text in texts for name in text.split(",")]
     for name in names:
         if name not in FAMILIES:
-            close = difflib.get_close_matches(name.lower(), FAMILIES, n=1)
-            hint = f' Did you mean "{close[0]}"?' if close else ""
             known = f"{', '.join(FAMILIES[:-1])} and {FAMILIES[-1]}"
-            raise click.UsageError(f"--with knows {known}, and no {name!a}.{hint}")
+            say = f"--with knows {known}, and no {name!a}. {did_you_mean(name.lower(), FAMILIES)}"
+            raise click.UsageError(say.rstrip())
     return tuple(dict.fromkeys(names))
 
 
@@ -118,6 +118,22 @@ def budget_pairs(texts: Sequence[str]) -> dict[str, int | str]:
         unit: value if value == "inherit" else _whole(value, "--budget")
         for unit, value in _pairs(texts, "--budget").items()
     }
+
+
+def count_pairs(texts: Sequence[str], option: str) -> dict[str, int | str] | None:
+    """Return `NAME=COUNT` and `NAME=inherit` texts per name; None where the option is not given.
+
+    A resource's name may hold an equals sign itself, so the last one counts.
+    """
+    counts: dict[str, int | str] = {}
+    for text in texts:
+        name, equals, value = text.rpartition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{option} is written NAME=COUNT, for example {option} payment=20.")
+        if name in counts:
+            raise click.UsageError(f"{option} names {name} twice.")
+        counts[name] = value if value == "inherit" else _whole(value, option)
+    return counts or None
 
 
 def expiry_ms(text: str | None) -> "InstantMs":

@@ -67,7 +67,7 @@ def _more_lines(answer: Answer) -> list[str]:
     for name, value in answer.more.items():
         if name == "lines" and isinstance(value, list):
             lines += [plain_text(str(line)) for line in value]
-        elif name in {"timeline", "stats"}:
+        elif name in {"timeline", "stats", "blocked"}:  # told in lines, or in the sentence
             continue
         elif name == "findings" and isinstance(value, list):
             lines += [line for row in value for line in _finding_lines(row)]
@@ -76,7 +76,7 @@ def _more_lines(answer: Answer) -> list[str]:
         elif name == "tasks" and isinstance(value, list):
             lines += [line for row in value for line in _task_lines(row)] or ["  none"]
         elif name == "task" and isinstance(value, dict):
-            lines += _task_lines(value)
+            lines += [*_task_lines(value), *_scope_lines(value["scope"])]
         elif isinstance(value, dict | list):
             lines.append(f"  {name}: {plain_text(json.dumps(value, ensure_ascii=False))}")
         else:
@@ -105,12 +105,30 @@ def _task_lines(row: Mapping[str, object]) -> list[str]:
     actors = row["actors"]
     named = ", ".join(str(actor) for actor in actors) if isinstance(actors, list) else ""
     below = f" below {row['parent']}" if row["parent"] else ""
-    lines = [
-        f"  {row['name']}{below}: {row['state']}, for {row['subject']}, by {named}, until {row['expires']}"
-    ]
+    state = f"{row['state']}{_stopped_text(row)}"
+    lines = [f"  {row['name']}{below}: {state}, for {row['subject']}, by {named}, until {row['expires']}"]
     budget = row["budget"]
     if isinstance(budget, dict):
         lines += [f"    {_budget_text(unit, line)}" for unit, line in budget.items()]
+    return lines
+
+
+def _stopped_text(row: Mapping[str, object]) -> str:
+    """Return why a task that is open itself admits nothing: it has expired, or a task above it is stopped."""
+    stopped = row["stopped"]
+    if not isinstance(stopped, dict) or row["state"] != "open":
+        return ""
+    return f", but {stopped['level']} is {str(stopped['code']).removeprefix('task_')}"
+
+
+def _scope_lines(scope: object) -> list[str]:
+    """Return what a task names, one line a name, with what is used and left of it."""
+    lines: list[str] = []
+    for kind, slots in scope.items() if isinstance(scope, dict) else ():
+        for name, line in slots.items() if isinstance(slots, dict) else ():
+            used = "inherit" if line["used"] is None else f"{line['used']} of {line['count']} used"
+            left = "" if line["left"] is None else f", {line['left']} left at {line['level']}"
+            lines.append(f"    {kind} {plain_text(name)}: {used}{left}")
     return lines
 
 
@@ -119,8 +137,13 @@ def _budget_text(unit: str, line: Mapping[str, object]) -> str:
         value = line[name]
         return amount_text(unit, value) if isinstance(value, int) else str(value)
 
-    over = f", overrun {shown('overrun')}" if line["overrun"] else ""
-    return f"{unit}: ceiling {shown('ceiling')}, settled {shown('settled')}, held {shown('reserved')}{over}"
+    blocks = [
+        f", {words} {shown(name)}: blocked"
+        for name, words in (("overrun", "overrun"), ("above", "above the ceiling by"))
+        if line[name]
+    ]
+    used = f"settled {shown('settled')}, held {shown('reserved')}"
+    return f"{unit}: ceiling {shown('ceiling')}, {used}{''.join(blocks)}"
 
 
 def render(answer: Answer) -> str:

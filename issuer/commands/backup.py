@@ -1,0 +1,88 @@
+"""`ledger backup` and `ledger restore`: a copy of the ledger, and the way back to one (LED-08).
+
+Both take a profile's path and not an open issuer: a backup asks no policy, and whoever restores has no ledger to open.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from issuer.backup import back_up
+from issuer.house import ID_SHOWN
+from issuer.restore.restoring import Restored, restore
+from issuer.wire import Answer
+from issuer.wire.codes import CODES
+
+_KEEP: Final = (
+    "Keep beside it, elsewhere than on this machine: profile and policies, and (each secret) keys/, protected/ "
+    "and the credentials themselves. Without these keys nobody can restore it."
+)
+_THAW: Final = (
+    "No audit file proves what was admitted since, so every open task is frozen: look at each and thaw it."
+)
+
+
+def ledger_backup(profile_path: Path, file: Path) -> Answer:
+    """Copy the ledger to the new file `file`, while it is in use.
+
+    Raises:
+        ProfileRefused, SetupError, Fault: no copy is there.
+    """
+    made = back_up(profile_path, file)
+    say = f"{CODES['backed_up'].say} {_KEEP}"
+    if made.unshipped is not None:
+        say = f"{say} The audit sink has not taken note of it yet ({made.unshipped})"
+    return Answer(
+        issuer=f"{made.profile.name}/{made.ledger_id[ID_SHOWN]}",
+        code="backed_up",
+        mode=made.profile.mode,
+        say=say,
+        more={
+            "file": str(made.file),
+            "bytes": made.size_bytes,
+            "epoch": made.base.epoch,
+            "sequence": made.base.sequence,
+        },
+    )
+
+
+def ledger_restore(profile_path: Path, file: Path) -> Answer:
+    """Bring the ledger back as it was in the backup `file`, in a new epoch.
+
+    Raises:
+        ProfileRefused, Fault: it was not restored; the sentence says what to do.
+    """
+    done = restore(profile_path, file)
+    outcome = done.outcome
+    return Answer(
+        issuer=f"{done.profile.name}/{done.ledger_id[ID_SHOWN]}",
+        code="restored",
+        mode=done.profile.mode,
+        say=_restored_say(done),
+        more={
+            "epoch": done.epoch,
+            "base": {"epoch": done.base.epoch, "sequence": done.base.sequence},
+            "replayed": len(outcome.replayed),
+            "unknown": len(outcome.unknown),
+            "revoked": len(outcome.revoked),
+            "frozen": sorted(set(outcome.frozen)),
+            "sinks": {sink.registration.name: str(sink.state) for sink in done.sinks},
+            "kept": None if done.kept is None else f"ledger/{done.kept.name}",
+        },
+    )
+
+
+def _restored_say(done: Restored) -> str:
+    parts = [CODES["restored"].say]
+    held = len(done.outcome.replayed) + len(done.outcome.unknown)
+    if held:
+        parts.append(
+            f"{held} effects may have been done, and hold their maximum until the truth is known: "
+            "`issuer list --state unknown`."
+        )
+    if not done.complete:
+        parts.append(_THAW)
+    elif done.outcome.frozen:
+        parts.append("Tasks that were opened or frozen since are frozen: thaw them to go on.")
+    if done.unshipped is not None:
+        parts.append(f"The audit sink has not taken note of it yet ({done.unshipped})")
+    return " ".join(parts)

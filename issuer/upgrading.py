@@ -1,0 +1,48 @@
+"""An issuer of an earlier release becomes one of this release: its ledger, and then its keys, which belong to it alone.
+
+Rules: LED-04, LED-06, ADM-06. Whether an upgrade is due shows in the keys: those of the first release do not say which
+ledger they belong to. Where they do say it nothing is asked and nothing more is loaded; a ledger of an earlier schema
+beside such keys is an older copy that somebody put back, and is refused.
+Next: `ledger.sqlite.upgrade` does it under the writers' lock; `issuer.wiring` opens what it made.
+"""
+
+from collections.abc import Callable
+
+from issuer.checking import proofs_with
+from issuer.places import Places
+from issuer.sealing import KeyRing, bind_key_ring, open_key_ring
+from ledger.model import InstantMs, LedgerId
+from ledger.port import SpanRecorder
+from ledger.timekeeping import Uptime
+
+
+def upgraded_keys(
+    places: Places,
+    *,
+    mode: str,
+    recorder: Callable[[LedgerId], SpanRecorder],
+    clock: Callable[[], InstantMs],
+    uptime: Callable[[], Uptime],
+    observe: Callable[[str], None],
+) -> KeyRing:
+    """Open the keys of an issuer, after its ledger was upgraded where that is due.
+
+    Raises:
+        KeysUnavailable: they cannot be used, or cannot be bound to the ledger.
+        LedgerUnavailable, LedgerCorrupt, SpanNotRecorded: the ledger cannot be upgraded, and is as it was.
+    """
+    ring = open_key_ring(places.keys)
+    if ring.ledger_id is not None:
+        return ring
+    from ledger.sqlite.upgrade import Means, upgrade_ledger  # noqa: PLC0415 - loads sqlite-utils, and is due once
+
+    means = Means(
+        proofs=proofs_with(ring),
+        recorder=recorder,
+        clock=clock,
+        uptime=uptime,
+        observer=observe,
+        attributes={"permit.mode": mode},
+    )
+    upgrade_ledger(places.ledger, means, lambda ledger_id: bind_key_ring(places.keys, ledger_id))
+    return open_key_ring(places.keys)

@@ -26,6 +26,17 @@ class Cost:
     wall_s: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the table: a figure, what it stands beside, and the goal for the ratio of the two."""
+
+    what: str
+    figure: str
+    floor: str
+    ratio: float | None
+    goal: str
+
+
 def median_cost(run: Callable[[], object], *, rounds: int) -> Cost:
     """Run something `rounds` times after one warm-up and return its median cost."""
     run()

@@ -1,7 +1,7 @@
 """`make bench`: one warm process; floors beside figures; a table on the terminal, JSON beside it where asked for.
 
-Usage: `python -m tests.bench.run [--json FILE] [--rounds N]`. Goals are design section 9; a goal that is missed is
-said in the table and does not fail the run: the figures are for people, the counts are tests elsewhere.
+Usage: `python -m tests.bench.run [--json FILE] [--rounds N] [--effects N]`. Goals are design section 9; a goal that is
+missed is said in the table and does not fail the run: the figures are for people, the counts are tests elsewhere.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from issuer import Issuer
@@ -20,7 +20,8 @@ from issuer.flow.decide import decide
 from issuer.flow.reference import bound_operation, open_binding
 from issuer.house import Locked
 from ledger.model import EffectId, Position, Transition, TransitionName
-from tests.bench.parts import BareProgram, median_cost
+from tests.bench.full_ledger import full_ledger_rows
+from tests.bench.parts import BareProgram, Row, median_cost
 from tests.support.issuers import Made, budget_line, made_issuer, open_task, permitted
 
 CALLERS = 64
@@ -55,17 +56,6 @@ when { context.cost["note"] <= 1 };
 forbid (principal, action == Action::"issue", resource)
 unless { context.earlier.same_resource_unresolved == 0 && context.earlier.same_resource_succeeded == 0 };
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One line of the table: a figure, what it stands beside, and the goal for the ratio of the two."""
-
-    what: str
-    figure: str
-    floor: str
-    ratio: float | None
-    goal: str
 
 
 def _bench_issuer(folder: Path) -> Made:
@@ -239,6 +229,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="figures beside floors")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument(
+        "--effects", type=int, default=2_000, help="of the ledger that is checked; 10000 are full"
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         bench = _Bench(Path(name), asked.rounds)
@@ -246,6 +239,7 @@ def main() -> int:
         spent = budget_line(bench.issuer, "root", "note")["settled"]
         bench.issuer.close()
         rows += _shell_rows(bench)
+        rows += full_ledger_rows(Path(name), effects=asked.effects)
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
         print(f"{row.what:<38}{row.figure:>12}   {ratio:>6}  {row.goal:<28}{row.floor}")

@@ -12,14 +12,13 @@ from ledger.errors import Broken, LedgerUnavailable, SpanNotRecorded
 from ledger.model import InstantMs, LedgerId, Position, RecordedSpan, TaskState, Transition, TransitionName
 from ledger.port import Ledger, SpanRecorder, Verdict, View
 from ledger.refusals import RefusalCode
-from ledger.sqlite.store import CLOCK_BACKWARD_TOLERANCE_MS
 from ledger.states import EffectState
+from ledger.timekeeping import CLOCK_BACKWARD_TOLERANCE_MS
 from ledger.tree import leaf_hash
 from tests.contract.conftest import Store
 from tests.support.ledgers import (
     CENT,
     START,
-    PlainRecorder,
     admission,
     admission_changes,
     admit,
@@ -41,6 +40,7 @@ from tests.support.ledgers import (
     settle,
     state_of,
 )
+from tests.support.recorders import PlainRecorder
 
 PATIENCE_S = 60.0
 
@@ -135,11 +135,11 @@ def test_a_recorder_that_fails_at_any_step_leaves_nothing_at_all(
     ledger = store.open()
     before = whole(ledger)
     failing = store.open(recorder=failing_after(honest, fault))
-    root = new_task("org")
+    root = new_task("org", ceilings={CENT: 5})
     effect = new_effect(root, {CENT: 1})
     # Whatever an exception of a recorder is, the span is not recorded; an interruption stays one.
     with pytest.raises(SpanNotRecorded if isinstance(fault, Exception) else type(fault)):
-        commit_steps(failing, opening(root, {CENT: 5}), preparing(effect), probe_step())
+        commit_steps(failing, opening(root), preparing(effect), probe_step())
     assert whole(ledger) == before
     assert probe(ledger).sequence == before[0].sequence + 1
     ledger.close()

@@ -33,6 +33,7 @@ from tests.support.issuers import (
     standard_issuer,
 )
 from tests.support.service import Service, accept_then_close, answer
+from tests.support.shell import issuer_here
 
 DAY_MS = 86_400_000
 
@@ -166,31 +167,81 @@ def test_a_task_whose_line_of_ancestors_was_led_to_another_task_admits_nothing(
     assert service.requests == ()
 
 
+TOTAL = "UPDATE budgets SET ceiling = 100000 WHERE ceiling = 1"
+ROW = """UPDATE tasks SET ceilings = '{"USD.cent":100000}' WHERE name = 'tiny'"""
 CEILINGS = {
-    "the total": ("UPDATE budgets SET ceiling = 100000 WHERE ceiling = 1", "ceiling"),
-    "a grant without a key": (
-        "INSERT INTO grants SELECT task_id, 'USD.cent', 1, 99999, x'00' FROM tasks WHERE name = 'tiny'",
-        "grant_mac",
-    ),
-    "a grant taken away": ("DELETE FROM grants WHERE amount = 1", "ceiling"),
-    "a grant edited": ("UPDATE grants SET amount = 2 WHERE amount = 1", "grant_mac"),
+    "the total": ((TOTAL,), "ceiling"),
+    "the task's row": ((ROW,), "task_mac"),
+    "the row and the total": ((ROW, TOTAL), "task_mac"),
 }
+FORGED = (
+    "INSERT INTO grants SELECT task_id, 'USD.cent', 1, 'add', 99999, x'00' FROM tasks WHERE name = 'tiny'"
+)
+GRANTS = {
+    "a grant without a key": (FORGED, "grant_mac"),
+    "a grant taken away": ("DELETE FROM grants WHERE amount = 1", "budget_ceiling"),
+    "a grant edited": ("UPDATE grants SET amount = 100000 WHERE amount = 1", "grant_mac"),
+}
+
+
+def tiny(made: Made) -> None:
+    """Open a task that may spend a cent."""
+    with made.open() as issuer:
+        open_task(issuer, "tiny", budget={"USD.cent": 1}, subject="u-ana", actors=["agent-7"])
 
 
 @pytest.mark.spec("LED-06", "BUD-02")
 @pytest.mark.parametrize("edited", CEILINGS)
-def test_a_ceiling_is_what_its_grants_add_up_to_and_each_grant_is_proven(
+def test_a_ceiling_is_what_the_tasks_own_row_says_and_the_row_is_proven(
     edited: str, tmp_path: Path, service: Service
 ) -> None:
     made = standard_issuer(tmp_path / "f0", port=service.port)
+    tiny(made)
+    statements, reason = CEILINGS[edited]
+    with unguarded(made) as raw:
+        for sql in statements:
+            raw.execute(sql)
     with made.open() as issuer:
-        open_task(issuer, "tiny", budget={"USD.cent": 1}, subject="u-ana", actors=["agent-7"])
-    sql, reason = CEILINGS[edited]
+        refused = refund(issuer, task="tiny")
+        assert (refused.code, refused.more["reason"]) == ("ledger_unavailable", reason)
+
+
+@pytest.mark.spec("LED-06", "BUD-02")
+@pytest.mark.parametrize("edited", GRANTS)
+def test_a_grants_row_gives_nothing_by_itself_and_a_check_proves_each(
+    edited: str, tmp_path: Path, service: Service
+) -> None:
+    made = standard_issuer(tmp_path / "f0", port=service.port)
+    tiny(made)
+    sql, finding = GRANTS[edited]
     with unguarded(made) as raw:
         raw.execute(sql)
     with made.open() as issuer:
         refused = refund(issuer, task="tiny")
-        assert (refused.code, refused.more["reason"]) == ("ledger_unavailable", reason)
+        assert (refused.code, refused.more["level"]) == ("budget_exceeded", "tiny")
+    assert finding in findings(made)
+
+
+@pytest.mark.spec("LED-06", "BUD-02")
+def test_a_forged_grant_that_raises_the_total_by_the_databases_own_trigger_is_no_ceiling(
+    tmp_path: Path, service: Service
+) -> None:
+    made = standard_issuer(tmp_path / "f0", port=service.port)
+    tiny(made)
+    raw = DRIVER.connect(str(made.ledger), isolation_level=None)
+    raw.execute(FORGED)
+    assert raw.execute("SELECT count(*) FROM budgets WHERE ceiling = 100000").fetchone() == (1,)
+    raw.close()
+    with made.open() as issuer:
+        refused = refund(issuer, task="tiny")
+        assert (refused.code, refused.more["reason"]) == ("ledger_unavailable", "ceiling")
+    assert {"grant_mac", "budget_ceiling"} <= findings(made)
+
+
+def findings(made: Made) -> set[str]:
+    """Return what a full check finds."""
+    answer = issuer_here("ledger", "check", "--json", at=made.folder).answer
+    return {row["check"] for row in answer["findings"]}
 
 
 @pytest.mark.spec("LED-06", "ADM-06")
@@ -280,7 +331,8 @@ def test_a_class_that_the_owner_narrowed_since_admits_no_earlier_automatic_permi
         effect = permitted(refund(issuer))
     made.profile.write_text(made.profile.read_text().replace(old, new))
     with made.open() as issuer:
-        assert issuer.commit(effect).code == "denied"
+        no = issuer.commit(effect)
+        assert (no.code, no.state, no.more["level"]) == ("class_exhausted", "permitted", "refund")
     assert service.requests == ()
 
 

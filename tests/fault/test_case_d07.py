@@ -20,9 +20,9 @@ PERMITS, PROCESSES, FIT = 10, 2, 3
 SHAPES: dict[str, tuple[Mapping[str, int | str], str]] = {
     "the task itself": ({"root": 10_000, "middle": "inherit", "leaf": 1_000}, "leaf"),
     "the task above": ({"root": 10_000, "middle": 1_000, "leaf": "inherit"}, "middle"),
-    "the root": ({"root": 1_000, "middle": 5_000, "leaf": 9_000}, "root"),
+    "the root": ({"root": 1_000, "middle": 5_000, "leaf": 4_000}, "root"),
 }
-"""Ceilings from the root to the leaf, and the level that is too small."""
+"""Ceilings from the root to the leaf, the root's once it is lowered, and the level that is too small."""
 TREE = ("leaf", "middle", "root")
 
 
@@ -35,9 +35,10 @@ def processes() -> Iterator[list[Child]]:
 def ten_permits(made: Made, ceilings: Mapping[str, int | str]) -> list[str]:
     """Open a tree with these ceilings and return ten permits in its leaf: each alone would fit."""
     with made.open() as issuer:
-        open_task(issuer, "root", budget={"USD.cent": ceilings["root"]}, subject="u-ana", actors=["agent-7"])
+        open_task(issuer, "root", budget={"USD.cent": 10_000}, subject="u-ana", actors=["agent-7"])
         open_task(issuer, "middle", parent="root", budget={"USD.cent": ceilings["middle"]})
         open_task(issuer, "leaf", parent="middle", budget={"USD.cent": ceilings["leaf"]})
+        assert issuer.task_lower("root", budget={"USD.cent": int(ceilings["root"])}).code == "lowered"
         return [permitted(refund(issuer, order=f"o-{n}", task="leaf")) for n in range(PERMITS)]
 
 

@@ -22,9 +22,9 @@ class Shop:
         self.issuer = issuer
         self.orders = 0
 
-    def tree(self, name: str, *, org: int = 10_000, t1: int | str = 1_000) -> None:
-        """Open org, T1 (1,000), T1.a (400) and T1.b (without a ceiling of its own), each named after the test."""
-        budget = {"USD.cent": org}
+    def tree(self, name: str, *, t1: int | str = 1_000) -> None:
+        """Open org (10,000), T1, T1.a (400) and T1.b (without a ceiling of its own), each named after the test."""
+        budget = {"USD.cent": 10_000}
         open_task(self.issuer, f"{name}-org", budget=budget, subject="u-ana", actors=["agent-7"])
         open_task(self.issuer, f"{name}-t1", parent=f"{name}-org", budget={"USD.cent": t1})
         open_task(self.issuer, f"{name}-a", parent=f"{name}-t1", budget={"USD.cent": 400})
@@ -106,13 +106,14 @@ def test_ii_what_one_child_spent_or_may_have_spent_is_missing_to_its_sibling(how
     assert shop.service.connections == before + 1
 
 
-@pytest.mark.spec("BUD-01", "BUD-02")
+@pytest.mark.spec("BUD-01", "BUD-02", "BUD-03")
 @pytest.mark.parametrize("t1", [1_000, "inherit"])
 def test_iii_the_organisation_has_the_last_word(t1: int | str, shop: Shop) -> None:
     name = f"iii-{t1}"
-    shop.tree(name, org=450, t1=t1)
+    shop.tree(name, t1=t1)
     early = permitted(shop.ask(f"{name}-b", 100))
     shop.spend(f"{name}-a", 400)
+    assert shop.issuer.task_lower(f"{name}-org", budget={"USD.cent": 450}).code == "lowered"
     before = shop.service.connections
     for amount in (51, 100):
         assert_refused_at(shop, shop.ask(f"{name}-b", amount), f"{name}-org")
@@ -127,21 +128,46 @@ def test_iii_the_organisation_has_the_last_word(t1: int | str, shop: Shop) -> No
     assert held_by(shop.issuer, early) == dict.fromkeys((f"{name}-b", f"{name}-t1", f"{name}-org"), 100)
 
 
+@pytest.mark.spec("BUD-02", "BUD-03", "BUD-04")
+@pytest.mark.parametrize("how", ["settled", "unknown"])
+def test_iii_an_organisation_lowered_below_what_is_used_admits_nothing_until_that_is_under_it(
+    how: str, shop: Shop
+) -> None:
+    name = f"below-{how}"
+    shop.tree(name)
+    shop.spend(f"{name}-a", 400, accept_then_close() if how == "unknown" else None)
+    assert shop.issuer.task_lower(f"{name}-org", budget={"USD.cent": 399}).code == "lowered"
+    held, settled = (400, 0) if how == "unknown" else (0, 400)
+    for _try in range(2):
+        assert_refused_at(shop, shop.ask(f"{name}-b", 1), f"{name}-org")
+    assert books(shop.issuer, f"{name}-org")[f"{name}-org"] == Books(reserved=held, settled=settled)
+    assert shop.issuer.task_grant(f"{name}-org", budget={"USD.cent": 1}).code == "granted"
+    assert_refused_at(shop, shop.ask(f"{name}-b", 1), f"{name}-org")
+    assert shop.issuer.task_grant(f"{name}-org", budget={"USD.cent": 1}).code == "granted"
+    assert shop.spend(f"{name}-b", 1)
+
+
 @pytest.mark.spec("BUD-01", "BUD-02")
 def test_where_several_levels_refuse_the_lowest_is_named(shop: Shop) -> None:
-    shop.tree("all", org=300, t1=200)
+    shop.tree("all")
+    assert shop.issuer.task_lower("all-org", budget={"USD.cent": 300}).code == "lowered"
     assert_refused_at(shop, shop.ask("all-a", 500), "all-a")
-    assert_refused_at(shop, shop.ask("all-b", 500), "all-t1")
-    assert shop.issuer.task_grant("all-t1", budget={"USD.cent": 800}).code == "granted"
     assert_refused_at(shop, shop.ask("all-b", 500), "all-org")
+    assert shop.issuer.task_lower("all-t1", budget={"USD.cent": 200}).code == "lowered"
+    assert_refused_at(shop, shop.ask("all-b", 500), "all-t1")
 
 
 @pytest.mark.spec("BUD-01")
 @pytest.mark.parametrize("missing", ["leaf", "middle", "root"])
 def test_a_unit_that_a_level_does_not_name_is_zero_there(missing: str, shop: Shop) -> None:
     name = f"none-{missing}"
+    # Below a level that has nothing no number could stand, so what is below inherits.
+    order = ("root", "middle", "leaf")
     ceilings: Mapping[str, Mapping[str, int | str]] = {
-        level: {} if level == missing else {"USD.cent": 1_000} for level in ("root", "middle", "leaf")
+        level: {}
+        if level == missing
+        else {"USD.cent": "inherit" if order.index(level) > order.index(missing) else 1_000}
+        for level in order
     }
     actors = ["agent-7"]
     open_task(shop.issuer, f"{name}-root", budget=ceilings["root"], subject="u-ana", actors=actors)

@@ -171,15 +171,15 @@ def test_no_ceiling_is_made_of_anything_but_a_whole_amount(row: str, shop: Shop)
 
 @pytest.mark.spec("EFF-04", "BUD-01")
 def test_a_grant_adds_at_least_one_and_never_overflows(shop: Shop) -> None:
-    task, _root = shop.tree()
-    for amount in (0, AMOUNT_MAX, AMOUNT_MAX - 999):
-        no = shop.issuer.task_grant(task, budget={"USD.cent": amount})
+    task, root = shop.tree()
+    for amount in (0, AMOUNT_MAX, AMOUNT_MAX - 9_999):
+        no = shop.issuer.task_grant(root, budget={"USD.cent": amount})
         assert (no.code, int(no.exit)) == ("malformed", 2)
-    assert shop.issuer.task_grant(task, budget={}).code == "malformed"
-    assert available(shop.issuer, task) == 1_000
-    assert shop.issuer.task_grant(task, budget={"USD.cent": AMOUNT_MAX - 1_000}).code == "granted"
-    assert available(shop.issuer, task) == AMOUNT_MAX
-    # What is held below is still bounded by the level above.
+    assert shop.issuer.task_grant(root, budget={}).code == "malformed"
+    assert available(shop.issuer, root) == 10_000
+    assert shop.issuer.task_grant(root, budget={"USD.cent": AMOUNT_MAX - 10_000}).code == "granted"
+    assert available(shop.issuer, root) == AMOUNT_MAX
+    # What is held above is still bounded by the level below.
     assert refund(shop.issuer, amount=500_000, task=task).code == "budget_exceeded"
 
 

@@ -20,13 +20,13 @@ from ledger.sqlite.schema import SCHEMA_VERSION
 from tests.support.ledger_children import ended, started
 from tests.support.ledgers import (
     Book,
-    PlainRecorder,
     attacker,
     commit_steps,
     made_book,
     probe,
     probe_step,
 )
+from tests.support.recorders import PlainRecorder
 
 
 @pytest.fixture

@@ -13,12 +13,11 @@ from ledger.errors import Broken, Fault, SpanNotRecorded
 from ledger.model import Effect, InstantMs, LedgerId, Position, RecordedSpan, Task, Transition
 from ledger.port import SpanRecorder
 from ledger.sqlite import SqliteLedger
-from ledger.sqlite.schema import SPAN_BYTES_MAX
+from ledger.sqlite.tables import SPAN_BYTES_MAX
 from ledger.states import EffectState
 from tests.support.ledgers import (
     CENT,
     Book,
-    PlainRecorder,
     admit,
     attacker,
     commit_steps,
@@ -30,6 +29,7 @@ from tests.support.ledgers import (
     probe_step,
     state_of,
 )
+from tests.support.recorders import PlainRecorder
 
 Spoil = Callable[[RecordedSpan], object]
 

@@ -9,7 +9,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from issuer.operations.payload import Field, check_payload
-from ledger.canonical import BYTES_MAX, WHOLE_MAX, canonical_bytes, parse_strict
+from ledger.canonical import (
+    BYTES_MAX,
+    DEPTH_MAX,
+    WHOLE_MAX,
+    _check_domain,
+    _plain_left,
+    canonical_bytes,
+    comparable_bytes,
+    parse_strict,
+)
 from ledger.errors import Malformed
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
@@ -27,6 +36,11 @@ ANY_DOCUMENTS = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXTS, inner, max_size=4),
     max_leaves=15,
 )
+
+NESTED: list[object] = []
+for _ in range(DEPTH_MAX - 1):
+    NESTED = [NESTED]
+"""As deep as a document may be; one more is too deep."""
 
 FIELDS = (
     Field(name="amount", kind="int", exposure="public", low=1, high=1000),
@@ -146,3 +160,22 @@ def test_a_payload_within_its_declaration_is_accepted_by_either_way(
     in_process = check_payload(FIELDS, document, REGISTRIES)
     as_text = check_payload(FIELDS, parse_strict(json.dumps(document).encode()), REGISTRIES)
     assert in_process == as_text == document
+
+
+@pytest.mark.spec("EFF-03", "EFF-05")
+@given(
+    ANY_DOCUMENTS | st.sampled_from([NESTED, [NESTED], {"a": [True, 2**53 - 1, 2**53]}, {1: 2}, [(), b""]]),
+    st.integers(0, 40),
+)
+def test_what_is_taken_for_plain_at_a_glance_is_refused_by_no_rule(document: object, bytes_max: int) -> None:
+    """The glance may only save the look: whatever it lets pass is in the domain, within the bound, and ASCII."""
+    for bound in (bytes_max, BYTES_MAX):
+        if _plain_left([document], bound, DEPTH_MAX + 1) >= 0:
+            assert _check_domain(document, bound) is False
+
+
+@pytest.mark.spec("EFF-03", "LED-06")
+@given(DOCUMENTS)
+def test_bytes_for_comparing_are_the_one_encoding_but_for_keys_that_no_row_has(document: object) -> None:
+    body = canonical_bytes(document)
+    assert comparable_bytes(document) == body or any(ord(letter) > 0xFFFF for letter in body.decode())

@@ -2,6 +2,7 @@
 
 import base64
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,8 +16,10 @@ from issuer.sealing import (
     create_key_ring,
     open_key_ring,
     open_permit,
+    permit_says,
     seal_permit,
 )
+from issuer.sealing.seal import _said
 from ledger.canonical import WHOLE_MAX, canonical_bytes
 from ledger.errors import Broken
 
@@ -47,6 +50,9 @@ def claims(draw: st.DrawFn) -> PermitClaims:
         costs=draw(costs),
     )
 
+
+SAID = ("permit_id", "task_id", "issued_ms", "expires_ms", "tier", "costs")
+"""What the rows beside a seal say of it; its effect is the place it opens in, and its bundle is in no row."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8)
 scalars = st.none() | st.booleans() | st.integers(-WHOLE_MAX, WHOLE_MAX) | texts
@@ -119,6 +125,32 @@ def test_no_token_opens_in_another_place(
     if other != digest:
         with pytest.raises(SealBroken):
             open_permit(ring, token, **home, binding_digest=other)
+
+
+@pytest.mark.spec("PER-02", "LED-06")
+@given(
+    two=st.tuples(claims(), claims()), changed=st.sets(st.sampled_from(SAID)), digest=digests, nonce=nonces
+)
+def test_a_permit_says_what_it_opens_as_and_nothing_else(
+    ring: KeyRing, two: tuple[PermitClaims, PermitClaims], changed: set[str], digest: bytes, nonce: bytes
+) -> None:
+    """Two ways to ask one question: open it and compare, or compare what it should say."""
+    claim, other = two
+    place: dict[str, Any] = {"ledger_id": LEDGER, "effect_id": claim.effect_id}
+    token = seal_permit(ring, claim, **place, binding_digest=digest, nonce=nonce)
+    opened = open_permit(ring, token, **place, binding_digest=digest)
+    said: dict[str, Any] = {name: getattr(other if name in changed else claim, name) for name in SAID}
+    says = permit_says(ring, token, **place, binding_digest=digest, **said)
+    assert says == all(getattr(opened, name) == said[name] for name in SAID)
+    assert not permit_says(ring, token, **place, binding_digest=digest[1:] + b"x", **said)
+
+
+@pytest.mark.spec("PER-02", "EFF-03")
+@given(claim=claims())
+def test_claims_are_written_as_the_one_encoding(claim: PermitClaims) -> None:
+    document = {name: getattr(claim, name) for name in (*SAID, "effect_id", "bundle_digest")}
+    expected = canonical_bytes({**document, "costs": dict(claim.costs), "v": 1})
+    assert _said(claim).encoded() == expected
 
 
 @pytest.mark.spec("EFF-10")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.kills import Nursery
 from tests.support.strikes import Blow, can_trace, strike
-from tests.support.transitions import KINDS, Stage
+from tests.support.transitions import KINDS, Stage, assert_told_as_it_is
 
 CALLS = ("pwrite64", "write", "fsync", "fdatasync", "ftruncate")
 ERRORS = ("EIO", "ENOSPC")
@@ -14,17 +14,6 @@ CALLS_PER_NAME_MAX = 300
 """Writes of one transition are some fifty; a command in which an error always falls would loop for ever."""
 
 QUICK = (("fsync", "EIO", 3), ("pwrite64", "ENOSPC", 3))
-
-UNTOUCHED = {
-    "request": {"absent"},
-    "admission": {"permitted"},
-    "settlement": {"admitted"},
-    "sending": {"permitted"},
-}
-"""What stands where a command answers that nothing happened."""
-
-NOTHING_HAPPENED = frozenset({"ledger_unavailable", "audit_unavailable", "not_dispatched", "disk_full"})
-WITHDRAWN = frozenset({"prepare_again"})
 
 pytestmark = [
     pytest.mark.skipif(not can_trace(), reason="strace is not here, or may not trace"),
@@ -42,11 +31,7 @@ def failed(stage: Stage, nursery: Nursery, blow: Blow, log: Path) -> str | None:
         return None
     # A process ends by itself whatever fails; where even its answer could not be written, it has told none.
     assert struck.ended >= 0
-    kind = next(name for name, one in KINDS.items() if one is stage.kind)
-    if struck.code in NOTHING_HAPPENED:
-        assert left in UNTOUCHED[kind], (blow, struck, left)
-    if struck.code in WITHDRAWN:
-        assert left == "no_effect", (blow, struck, left)
+    assert_told_as_it_is(stage.kind.name, struck.code, left)
     return f"{struck.code}:{left}"
 
 

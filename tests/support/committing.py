@@ -20,11 +20,16 @@ from typing import Final, NoReturn
 
 from issuer.api import Issuer
 from issuer.clock import now_ms
-from ledger.model import InstantMs
+from issuer.wire import Answer
+from ledger.changes import Step
+from ledger.model import InstantMs, Transition, TransitionName
+from ledger.port import Verdict
 
 JOB_BYTES_MAX: Final = 1 << 16
 PR_SET_PTRACER: Final = 0x59616D61
 """From linux/prctl.h; elsewhere an unknown number changes nothing."""
+
+PROBE: Final = Step(transition=Transition(name=TransitionName.PROBE, story="led"))
 
 FAILED: Final = 70
 """Exit code of a process whose command raised something."""
@@ -41,6 +46,10 @@ class Job:
         clock: a file that holds the time in milliseconds; None is the machine's own.
         traced: stand still before the call, let any process trace this one, and tell the answer as soon as it is
             there, as `answered`.
+        forks: at step `at`, make a child instead of sending anything. Both go on with the command; the one named here
+            (`parent` or `child`) waits until the other one has ended. The child's answer is told as `forked`.
+        stays: stand still once more when `answered` is told, with the issuer open.
+        early: what is counted, and where it stands still if `traced`, begins before the issuer is opened.
     """
 
     profile: str
@@ -50,6 +59,9 @@ class Job:
     sends: int = signal.SIGKILL
     clock: str | None = None
     traced: bool = False
+    forks: str | None = None
+    stays: bool = False
+    early: bool = False
 
     def encoded(self) -> bytes:
         """Return the job as it travels."""
@@ -64,7 +76,8 @@ def file_clock(path: Path) -> Callable[[], InstantMs]:
 def do(job: Job, pipe: int) -> int:
     """Do the job in this process and tell it on `pipe`; return the exit code."""
     told = 0
-    counts = False
+    counts = job.early
+    twins = Twins(job.forks)
 
     def observe(step: str) -> None:
         nonlocal told
@@ -72,24 +85,83 @@ def do(job: Job, pipe: int) -> int:
             return
         told += 1
         tell(pipe, step=str(step))
-        if told == job.at:
+        if told == job.at and job.forks is not None:
+            twins.fork()
+        elif told == job.at:
             os.kill(os.getpid(), job.sends)
 
     clock = now_ms if job.clock is None else file_clock(Path(job.clock))
     try:
+        stand(job, early=True)
         with Issuer.open(job.profile, clock=clock, observe=observe) as issuer:
-            if job.traced:
-                await_tracer()
+            stand(job, early=False)
             counts = True
-            answer = getattr(issuer, job.command)(**job.arguments)
+            try:
+                answer = call(issuer, job)
+            except BaseException as raised:
+                twins.done(pipe, type(raised).__name__)
+                raise
             counts = False
+            twins.done(pipe, answer.code)
             if job.traced:
                 tell(pipe, answered=answer.as_json())
+            if job.stays:
+                os.kill(os.getpid(), signal.SIGSTOP)
     except BaseException as raised:  # noqa: BLE001 - what went wrong is what the test wants to know
         tell(pipe, raised=type(raised).__name__, message=str(raised))
         return FAILED
     tell(pipe, answer=answer.as_json())
     return 0
+
+
+def call(issuer: Issuer, job: Job) -> Answer:
+    """Give the command; `read_afresh` is no command of the issuer but what an uncertain commit is read with."""
+    if job.command == "read_afresh":
+        return read_afresh(issuer, str(job.arguments["effect"]))
+    answer: Answer = getattr(issuer, job.command)(**job.arguments)
+    return answer
+
+
+def read_afresh(issuer: Issuer, effect: str) -> Answer:
+    """Commit a probe span, and only then read: what is seen then is what stays."""
+    issuer._house.ledger.transact(lambda _view, _now: Verdict(value=None, steps=(PROBE,)))
+    return issuer.show(effect)
+
+
+class Twins:
+    """A process and the child that it makes in the middle of a command; one waits until the other is done."""
+
+    def __init__(self, waits: str | None) -> None:
+        self._waits = waits
+        self._parent = os.getpid()
+        self._child = 0
+        self._answered = os.pipe()
+
+    def fork(self) -> None:
+        """Make the child; both return from here."""
+        self._child = os.fork()
+        if self._child == 0:
+            os.close(self._answered[1])
+            if self._waits == "child":
+                os.read(self._answered[0], 1)
+        elif self._waits == "parent":
+            os.waitpid(self._child, 0)
+            self._child = 0
+
+    def done(self, pipe: int, said: str) -> None:
+        """End the child here, and tell what it was answered; the parent waits for it."""
+        if os.getpid() != self._parent:
+            tell(pipe, forked=said)
+            os._exit(0)
+        os.close(self._answered[1])
+        if self._child:
+            os.waitpid(self._child, 0)
+
+
+def stand(job: Job, *, early: bool) -> None:
+    """Stand still if this is where the job does."""
+    if job.traced and job.early is early:
+        await_tracer()
 
 
 def await_tracer() -> None:

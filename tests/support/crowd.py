@@ -2,7 +2,7 @@
 
 Run as `python -m tests.support.crowd WHOSE PLACE WORKERS ATTEMPTS SECONDS SEED`; `whose` is `ours` (PLACE is a
 profile) or `naive` (PLACE is a database file without our guards). It ends after so many attempts or seconds and
-prints one JSON line.
+prints one JSON line. An attempt is one ask for a permit and, where there is one, the try to use it.
 
 Every worker tells what it was answered on one pipe, in lines that the kernel keeps whole and that outlive their
 writer. The parent, which never opens a ledger, deals a blow after a random number of lines, so the blows follow the
@@ -43,13 +43,11 @@ def work_ours(profile: str, first: int, tell: Tell) -> None:
         for name in (f"n-{number}" for number in range(first, sys.maxsize)):
             asked = issuer.request("publish", {"name": name}, task=TASK, actor=ACTOR, request_key=name)
             tell("asked", name)
-            effect = asked.effect
-            if effect is None:
-                continue
-            admitted = issuer.admit(effect)
-            if admitted.code == "admitted":
-                tell("used", effect)
-                issuer.report(effect, str(admitted.more["claim"]), succeeded=True)
+            if asked.effect is not None:
+                admitted = issuer.admit(asked.effect)
+                if admitted.code == "admitted":
+                    tell("used", asked.effect)
+                    issuer.report(asked.effect, str(admitted.more["claim"]), succeeded=True)
             tell("tried", name)
 
 
@@ -129,7 +127,7 @@ class Crowd:
         if what == "used":
             self.used[name] += 1
             return
-        self.attempts += 1
+        self.attempts += what == "tried"
         self.furthest = max(self.furthest, int(name.removeprefix("n-")))
 
     def strike(self) -> None:

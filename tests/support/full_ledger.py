@@ -27,9 +27,9 @@ from ledger.model import (
     Tier,
     Transition,
 )
-from ledger.port import SpanRecorder
+from ledger.port import Ledger, SpanRecorder
 from ledger.rules import evidence_of, outcome_changes
-from ledger.sqlite import SqliteLedger
+from ledger.scope import slot_takes
 from ledger.states import EffectState
 from tests.support.ledgers import (
     CENT,
@@ -90,11 +90,15 @@ def quick_recorder(_ledger_id: LedgerId) -> SpanRecorder:
     return QuickRecorder()
 
 
-class _Maker:
-    def __init__(self, book: Book, ledger: SqliteLedger, tasks: tuple[Task, ...]) -> None:
-        self._ring = open_key_ring(book.folder / "keys")
+class Maker:
+    """Tells whole effects of a ledger whose keys stand in `folder`, each at a cost in `unit`."""
+
+    def __init__(self, folder: Path, ledger: Ledger, tasks: tuple[Task, ...], *, unit: str = CENT) -> None:
+        self._ring = open_key_ring(folder / "keys")
         self._ledger_id = ledger.ledger_id
         self._tasks = tasks
+        self._paths = ledger.read(lambda view: {task.task_id: view.path(task.task_id) for task in tasks})
+        self._unit = unit
 
     def steps(self, number: int) -> Iterator[Step]:
         """Tell one effect's whole way: every tenth stays unknown, the others succeed."""
@@ -102,7 +106,7 @@ class _Maker:
         body = canonical_bytes({"v": 1, "effect": name.hex(), "payload": {"text": "p" * 600}})
         effect = new_effect(
             self._tasks[number % len(self._tasks)],
-            {CENT: 1 + number % 9},
+            {self._unit: 1 + number % 9},
             effect_id=EffectId(f"eff_{name.hex()[:32]}"),
             request_key=name.hex(),
             binding=body,
@@ -112,7 +116,8 @@ class _Maker:
         )
         yield preparing(effect)
         permit = self._permit(effect, PermitId(f"pmt_{name.hex()[32:]}"), name[:NONCE_BYTES])
-        yield permitting(effect, permit, (CounterTake(counter="all", amount=1, ceiling=10**6, level="org"),))
+        bound = CounterTake(counter="all", amount=1, ceiling=10**6, level="org")
+        yield permitting(effect, permit, (bound, *slot_takes(self._paths[effect.task_id], effect)))
         yield Step(
             transition=moving(effect, EffectState.ADMITTED),
             changes=admission_changes(effect, permit, new_claim(effect)),
@@ -175,7 +180,7 @@ def full_ledger(folder: Path, *, effects: int, batch: int = 250) -> Book:
     root = open_task(ledger, "org", {CENT: 10**9})
     middle = open_task(ledger, "team", {CENT: 10**8}, root)
     leaves = tuple(open_task(ledger, f"leaf-{number}", {CENT: None}, middle) for number in range(8))
-    maker = _Maker(book, ledger, leaves)
+    maker = Maker(book.folder, ledger, leaves)
     for first in range(0, effects, batch):
         steps = [step for number in range(first, min(effects, first + batch)) for step in maker.steps(number)]
         commit_steps(ledger, *steps)

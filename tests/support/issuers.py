@@ -14,6 +14,7 @@ from issuer.clock import now_ms
 from issuer.setup import initialise
 from issuer.wire import Answer
 from ledger.model import InstantMs
+from ledger.scope import SLOTS_MAX
 
 HOUR_MS = 3_600_000
 
@@ -125,11 +126,22 @@ def open_task(
     subject: str | None = None,
     actors: Sequence[str] = (),
     hours: int = 24,
+    classes: Mapping[str, int | str] | None = None,
+    **scope: Mapping[str, int | str],
 ) -> Answer:
-    """Open a task that must open."""
+    """Open a task that must open; a root that names no classes here may use every one, as often as a test needs."""
     expires = InstantMs(now_ms() + hours * HOUR_MS)
+    if classes is None and parent is None:
+        classes = dict.fromkeys(issuer.classes, SLOTS_MAX)
     answer = issuer.task_open(
-        name, budget=budget, parent=parent, subject=subject, actors=actors, expires_ms=expires
+        name,
+        budget=budget,
+        parent=parent,
+        subject=subject,
+        actors=actors,
+        classes=classes,
+        expires_ms=expires,
+        **scope,
     )
     if answer.code != "opened":
         raise AssertionError(answer)

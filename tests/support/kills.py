@@ -89,9 +89,9 @@ class Child:
         self.send(signal.SIGKILL)
         assert self.ended() == -signal.SIGKILL
 
-    def stopped(self) -> None:
-        """Return once the kernel says that it stands still."""
-        assert self._first("stopped") == signal.SIGSTOP
+    def stopped(self, times: int = 1) -> None:
+        """Return once the kernel says that it stands still, for the `times`th time."""
+        assert self._first("stopped", times) == signal.SIGSTOP
 
     def resume(self) -> None:
         """Let it go on."""
@@ -107,17 +107,23 @@ class Child:
         assert isinstance(said, dict)
         return said
 
+    def answered(self) -> dict[str, object]:
+        """Return the answer of its command as soon as it has it, where its job says `traced`."""
+        said = self._first("answered")
+        assert isinstance(said, dict)
+        return said
+
     def raised(self) -> str:
         """Return the name of what its command raised."""
         return str(self._first("raised"))
 
-    def _has(self, fact: str) -> bool:
-        return any(fact in line for line in self._lines)
+    def _has(self, fact: str, times: int = 1) -> bool:
+        return sum(fact in line for line in self._lines) >= times
 
-    def _first(self, fact: str) -> object:
-        """Wait for the first line with this fact; every process ends, so the wait does too."""
+    def _first(self, fact: str, times: int = 1) -> object:
+        """Wait for so many lines with this fact and return the first; every process ends, so the wait does too."""
         until = time.monotonic() + PATIENCE_S
-        while not self._has(fact):
+        while not self._has(fact, times):
             if self._has("ended"):
                 raise AssertionError(f"it ended without {fact}: {self._lines}")
             ready, _, _ = select.select([self._pipe], [], [], max(0.0, until - time.monotonic()))

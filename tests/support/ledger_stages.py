@@ -117,14 +117,14 @@ def stages(ledger: Ledger) -> Stages:
     return Stages(org=org, leaf=leaf, closed=closed, effects=effects)
 
 
-def add_span(raw: Any, effect_id: str | None, state_to: str | None) -> tuple[int, str]:
+def add_span(raw: Any, effect_id: str | None, state_to: str | None, *, name: str = "raw") -> tuple[int, str]:
     """Insert a next span by raw SQL and return its sequence and id."""
     sequence = raw.execute("SELECT max(sequence) FROM spans").fetchone()[0] + 1
     span_id = f"{sequence:016x}"
     raw.execute(
         "INSERT INTO spans(sequence, epoch, lane, span_id, trace_id, name, story, effect_id, state_to, at_ms, "
-        "body, leaf) VALUES (?, 1, 0, ?, ?, 'raw', 'raw', ?, ?, 0, x'7b7d', zeroblob(32))",
-        (sequence, span_id, "0" * 32, effect_id, state_to),
+        "body, leaf) VALUES (?, 1, 0, ?, ?, ?, 'raw', ?, ?, 0, x'7b7d', zeroblob(32))",
+        (sequence, span_id, "0" * 32, name, effect_id, state_to),
     )
     return sequence, span_id
 
@@ -168,10 +168,15 @@ def add_settlements(raw: Any, effect_id: str, sequence: int) -> None:
 
 
 def raw_move(
-    raw: Any, effect: Effect, target: EffectState, *, without: tuple[Callable[..., None], ...] = ()
+    raw: Any,
+    effect: Effect,
+    target: EffectState,
+    *,
+    without: tuple[Callable[..., None], ...] = (),
+    name: str = "raw",
 ) -> None:
     """Move an effect by raw SQL with everything that a legal move needs, apart from the parts `without`."""
-    sequence, span_id = add_span(raw, effect.effect_id, str(target))
+    sequence, span_id = add_span(raw, effect.effect_id, str(target), name=name)
     if add_permit not in without:
         add_permit(raw, effect.effect_id, sequence)
     if add_use not in without:

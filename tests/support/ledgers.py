@@ -17,7 +17,6 @@ from issuer.ids import new_effect_id, new_ledger_id, new_permit_id, new_task_id
 from issuer.sealing import create_key_ring, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
 from ledger.budgets import refuse_cost
-from ledger.canonical import canonical_bytes
 from ledger.changes import (
     Change,
     CostReserved,
@@ -37,8 +36,7 @@ from ledger.model import (
     InstantMs,
     LedgerId,
     Permit,
-    Position,
-    RecordedSpan,
+    Scope,
     Task,
     TaskState,
     Tier,
@@ -58,14 +56,18 @@ from ledger.rules import (
     refuse_state,
     refuse_takes,
 )
+from ledger.scope import SLOTS_MAX, refuse_scope, refuse_slots, slot_takes
 from ledger.sqlite import SqliteLedger
 from ledger.sqlite.connection import DRIVER
 from ledger.sqlite.creation import create_ledger
 from ledger.states import EffectState
+from ledger.timekeeping import NO_UPTIME, Uptime
+from tests.support.recorders import plain_recorder
 
 HOUR_MS = 3_600_000
 START = InstantMs(1_796_083_200_000)
 CENT = Unit("EUR.cent")
+CLASS = "payment"
 CLAIM_HASH = b"\x07" * 32
 ROOT_KEY = b"\x01" * 32
 
@@ -76,13 +78,20 @@ MOVE_NAMES: Mapping[EffectState, TransitionName] = {
     EffectState.DENIED: TransitionName.EFFECT_DENIED,
     EffectState.WITHDRAWN: TransitionName.EFFECT_WITHDRAWN,
     EffectState.EXPIRED: TransitionName.EFFECT_EXPIRED,
+    EffectState.REVOKED: TransitionName.EFFECT_REVOKED,
     EffectState.ADMITTED: TransitionName.EFFECT_ADMITTED,
     EffectState.SUCCEEDED: TransitionName.EFFECT_SUCCEEDED,
     EffectState.FAILED: TransitionName.EFFECT_FAILED,
     EffectState.NO_EFFECT: TransitionName.EFFECT_NO_EFFECT,
     EffectState.UNKNOWN: TransitionName.EFFECT_UNKNOWN,
 }
-"""Kinds of spans by the state they end in; `declined` and `revoked` have none yet, and use `effect.reported` here."""
+"""Kinds of spans by the state they end in; `declined` has none yet, and uses `effect.reported` here."""
+
+TASK_MOVES: Mapping[TaskState, TransitionName] = {
+    TaskState.OPEN: TransitionName.TASK_THAWED,
+    TaskState.FROZEN: TransitionName.TASK_FROZEN,
+    TaskState.CLOSED: TransitionName.TASK_CLOSED,
+}
 
 
 class Clock:
@@ -93,34 +102,6 @@ class Clock:
 
     def __call__(self) -> InstantMs:
         return InstantMs(self.now)
-
-
-class PlainRecorder:
-    """An honest recorder: what it returns follows from what it is asked, and nothing else."""
-
-    def record(
-        self, transition: Transition, *, position: Position, parent_span_id: str | None, at_ms: InstantMs
-    ) -> RecordedSpan:
-        """See `SpanRecorder`."""
-        place = f"{position.ledger_id}/{position.epoch}/{position.lane}/{position.sequence}"
-        body = canonical_bytes(
-            {
-                "at": at_ms,
-                "name": str(transition.name),
-                "parent": parent_span_id or "",
-                "place": place,
-                "story": transition.story,
-                "to": str(transition.state_to or ""),
-            }
-        )
-        story = hashlib.sha256(transition.story.encode()).hexdigest()
-        span = hashlib.sha256(place.encode()).hexdigest()
-        return RecordedSpan(span_id=span[:16], trace_id=story[:32], body=body)
-
-
-def plain_recorder(_ledger_id: LedgerId) -> SpanRecorder:
-    """Make a `PlainRecorder` for whatever ledger."""
-    return PlainRecorder()
 
 
 def no_observer(_step: str) -> None:
@@ -151,6 +132,7 @@ class Book:
         recorder: Callable[[LedgerId], SpanRecorder] = plain_recorder,
         observer: Callable[[str], None] = no_observer,
         clock: Callable[[], InstantMs] | None = None,
+        uptime: Callable[[], Uptime] = lambda: NO_UPTIME,
     ) -> SqliteLedger:
         """Open it once more."""
         return SqliteLedger(
@@ -158,6 +140,7 @@ class Book:
             recorder=recorder,
             keys=keys or self.keys,
             clock=clock or self.clock,
+            uptime=uptime,
             observer=observer,
         )
 
@@ -242,10 +225,17 @@ def _no(refusal: Refusal, story: str) -> Verdict[None]:
 
 
 def new_task(
-    name: str, parent: Task | None = None, *, expires_ms: int = START + 24 * HOUR_MS, opened_ms: int = START
+    name: str,
+    parent: Task | None = None,
+    *,
+    ceilings: Mapping[Unit, int | None] | None = None,
+    scope: Scope | None = None,
+    expires_ms: int = START + 24 * HOUR_MS,
+    opened_ms: int = START,
 ) -> Task:
-    """Return a task value, a root or below `parent`."""
+    """Return a task value, a root or below `parent`; a root may be used for `CLASS`, a child for what its parent is."""
     task_id = new_task_id()
+    said = Scope(classes={CLASS: SLOTS_MAX}) if parent is None else parent.scope.inherited()
     return Task(
         task_id=task_id,
         name=name,
@@ -257,13 +247,15 @@ def new_task(
         expires_ms=InstantMs(expires_ms),
         state=TaskState.OPEN,
         opened_ms=InstantMs(opened_ms),
+        ceilings=dict(ceilings or {}),
+        scope=scope or said,
     )
 
 
-def opening(task: Task, ceilings: Mapping[Unit, int | None]) -> Step:
+def opening(task: Task) -> Step:
     """Return the step that opens a task."""
     transition = Transition(name=TransitionName.TASK_OPENED, story=task.task_id)
-    return Step(transition=transition, changes=(TaskOpened(task=task, ceilings=ceilings),))
+    return Step(transition=transition, changes=(TaskOpened(task=task),))
 
 
 def open_task(
@@ -272,19 +264,18 @@ def open_task(
     ceilings: Mapping[Unit, int | None],
     parent: Task | None = None,
     *,
+    scope: Scope | None = None,
     expires_ms: int = START + 24 * HOUR_MS,
 ) -> Task:
     """Open a task and return it."""
-    task = new_task(name, parent, expires_ms=expires_ms)
-    commit_steps(ledger, opening(task, ceilings))
+    task = new_task(name, parent, ceilings=ceilings, scope=scope, expires_ms=expires_ms)
+    commit_steps(ledger, opening(task))
     return task
 
 
 def move_task(ledger: Ledger, task: Task, state: TaskState) -> None:
     """Move a task to another state."""
-    closes = state is TaskState.CLOSED
-    name = TransitionName.TASK_CLOSED if closes else TransitionName.TASK_GRANTED
-    transition = Transition(name=name, story=task.task_id)
+    transition = Transition(name=TASK_MOVES[state], story=task.task_id)
     commit_steps(ledger, Step(transition=transition, changes=(TaskMoved(task_id=task.task_id, state=state),)))
 
 
@@ -300,7 +291,7 @@ def new_effect(task: Task, cost: Mapping[str, int], **changed: object) -> Effect
         "subject": task.subject,
         "actor": task.actors[0],
         "operation": "pay",
-        "action_class": "payment",
+        "action_class": CLASS,
         "resource_type": "Invoice",
         "resource_id": "r-1",
         "request_key": effect_id,
@@ -381,15 +372,22 @@ def permit(
     *,
     expires_ms: int | None = None,
 ) -> Committed[None]:
-    """Issue a permit, or put on record why not: the task's path, the class bounds."""
+    """Issue a permit, or put on record why not: the task's path, what it names, its slots, the class bounds."""
     issued = new_permit(effect, expires_ms=expires_ms)
 
     def decide(view: View, now: InstantMs) -> Verdict[None]:
-        used = {take.counter: view.counter(take.counter) for take in takes}
-        no = refuse_path(view.path(effect.task_id), now) or refuse_takes(takes, used)
+        path = view.path(effect.task_id)
+        slots = slot_takes(path, effect)
+        used = {take.counter: view.counter(take.counter) for take in (*takes, *slots)}
+        no = (
+            refuse_path(path, now)
+            or refuse_scope(path, effect)
+            or refuse_slots(slots, used)
+            or refuse_takes(takes, used)
+        )
         if no is not None:
             return _no(no, effect.effect_id)
-        return Verdict(value=None, steps=(permitting(effect, issued, takes),))
+        return Verdict(value=None, steps=(permitting(effect, issued, (*takes, *slots)),))
 
     return ledger.transact(decide)
 
@@ -412,6 +410,7 @@ def admission(effect: Effect) -> Decide[None]:
                 now=now,
             )
             or refuse_path(path, now)
+            or refuse_scope(path, current)
             or refuse_cost(path, current.cost)
         )
         if no is not None or issued is None:
@@ -490,3 +489,12 @@ def line(ledger: Ledger, task: Task, unit: Unit = CENT) -> tuple[int | None, int
     """Return (ceiling, reserved, settled, overrun) of a task's unit."""
     found = ledger.read(lambda view: view.budget(task.task_id))[unit]
     return found.ceiling, found.reserved, found.settled, found.overrun
+
+
+def same(found: Effect, made: Effect) -> bool:
+    """Whether a stored effect is the one that was made, apart from the span that it now names."""
+    return all(
+        getattr(found, name) == getattr(made, name)
+        for name in Effect.__dataclass_fields__
+        if name not in {"last_span", "sequence"}
+    )

@@ -26,7 +26,7 @@ from ledger.model import (
     Transition,
     TransitionName,
 )
-from ledger.states import LEGAL_MOVES, EffectState
+from ledger.states import LEGAL_MOVES, PENDING, EffectState
 from ledger.tree import leaf_hash
 
 LEDGER = LedgerId("ldg_7c1f09aa")
@@ -55,6 +55,10 @@ SAMPLES: dict[str, AttributeValue] = {
     "permit.reservation": ("ap-2026-12-01:EUR.cent=14950", "accounts-payable:EUR.cent=14950"),
     "permit.ceiling": ("EUR.cent=200000", "publish=inherit"),
     "permit.granted": ("EUR.cent=5000",),
+    "permit.lowered": ("EUR.cent=150000",),
+    "permit.scope": ("class:payment=20", "operation:pay_invoice=inherit", "resource:Invoice:hetzner/R-118=1"),
+    "permit.parent.id": "tsk_" + "3" * 32,
+    "permit.actors": ("ap-bot", "ap-bot-2"),
     "permit.expires_ms": START_MS + 600_000,
     "permit.deadline_ms": START_MS + 60_000,
     "permit.tier": "issue",
@@ -78,6 +82,18 @@ SAMPLES: dict[str, AttributeValue] = {
     "permit.sink.name": "local",
     "permit.sink.kind": "jsonl",
     "permit.sink.location_digest": "09" * 32,
+    "permit.count": 12,
+    "permit.collected": ("eff_" + "2" * 32,),
+    "permit.forgotten": 3,
+    "permit.clock.before_ms": START_MS - 60_000,
+    "permit.base.epoch": 1,
+    "permit.base.sequence": 118,
+    "permit.sinks.left": (f"local=1:120:{'0a' * 32}:{'0b' * 32}",),
+    "permit.permit.id": "pmt_" + "4" * 32,
+    "permit.content.key": "5c" * 32,
+    "permit.resource.key": "5e" * 32,
+    "permit.schema.from": 1,
+    "permit.schema.to": 2,
     "permit.sqlite": "3.53.2",
 }
 
@@ -99,7 +115,13 @@ def sample(
     for key, value in changed.items():
         attributes["permit." + key.replace("__", ".")] = value
     target = shape.state_to
-    origins = [origin for origin, targets in LEGAL_MOVES.items() if target in targets]
+    # From a pending state only a restore moves to `unknown` (LED-08).
+    replayed = name is TransitionName.EFFECT_REPLAYED
+    origins = [
+        origin
+        for origin, targets in LEGAL_MOVES.items()
+        if target in targets and (replayed or target is not EffectState.UNKNOWN or origin not in PENDING)
+    ]
     return Transition(
         name=name,
         story=effect_id if name.value.startswith("effect.") else LEDGER,
@@ -134,6 +156,7 @@ class SpansInMemory:
 
     def __init__(self, count: int = 0, *, ledger_id: LedgerId = LEDGER, seed: int = 0) -> None:
         self.ledger_id = ledger_id
+        self.epoch = 0
         self._recorder = OtelRecorder(ledger_id, random_bytes=counted_bytes(seed), service_version=VERSION)
         self._rows: list[SpanRow] = []
         self._last: dict[str, str] = {}
@@ -145,7 +168,7 @@ class SpansInMemory:
         """Commit one more span: the given one, or a probe of the ledger."""
         kept = transition or Transition(name=TransitionName.PROBE, story=self.ledger_id)
         with self._guard:
-            place = Position(ledger_id=self.ledger_id, epoch=0, lane=0, sequence=len(self._rows) + 1)
+            place = Position(ledger_id=self.ledger_id, epoch=self.epoch, lane=0, sequence=len(self._rows) + 1)
             at_ms = InstantMs(START_MS + place.sequence)
             span = self._recorder.record(
                 kept, position=place, parent_span_id=self._last.get(kept.story), at_ms=at_ms
@@ -191,6 +214,11 @@ class SpansInMemory:
         """See `SpanSource`."""
         with self._guard:
             return self._rows[sequence - 1] if 1 <= sequence <= len(self._rows) else None
+
+    def epoch_after(self, epoch: int) -> SpanRow | None:
+        """See `SpanSource`."""
+        with self._guard:
+            return next((row for row in self._rows if row.position.epoch > epoch), None)
 
 
 def settled_story(source: SpansInMemory, effect_id: EffectId = EFFECT) -> None:

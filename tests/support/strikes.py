@@ -6,14 +6,17 @@ strace counts each call by name and thread, so a blow is a name and a number fro
 
 import re
 import shutil
+import signal
 import subprocess
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tests.support.committing import Job
-from tests.support.kills import Nursery
+from tests.support.kills import Child, Nursery
 
 STRACE: Final = shutil.which("strace")
 
@@ -58,30 +61,66 @@ class Struck:
 
 def strike(nursery: Nursery, job: Job, blow: Blow, log: Path) -> Struck:
     """Run a job whose `traced` is set and let the blow fall; `log` is a file for strace."""
+    with struck(nursery, job, blow, log) as child:
+        ended = child.ended()
+        answer = answer_of(child)
+    fell = ended == -9 if blow.what == "signal=KILL" else has_fallen(log)
+    return Struck(ended=ended, answer=answer, fell=fell)
+
+
+@contextmanager
+def struck(nursery: Nursery, job: Job, blow: Blow, log: Path) -> Iterator[Child]:
+    """Start a job whose `traced` is set, for the blow to fall, and give the process; it does not outlive this."""
     inject = f"inject={blow.call}:{blow.what}:when={blow.number}"
     options = ["-e", f"trace={blow.call}", "-e", inject]
     if blow.path is not None:
         options += ["-P", str(blow.path)]
-    ended, answer = _traced(nursery, job, options, log)
-    fell = ended == -9 if blow.what == "signal=KILL" else "INJECTED" in log.read_text()
-    return Struck(ended=ended, answer=answer, fell=fell)
+    with _traced(nursery, job, options, log) as child:
+        yield child
 
 
-def calls_of(nursery: Nursery, job: Job, log: Path) -> list[str]:
-    """Run a job and return the names of the system calls it makes, the most frequent first."""
-    ended, _answer = _traced(nursery, job, [], log)
-    assert ended == 0
-    seen: Counter[str] = Counter()
+def has_fallen(log: Path) -> bool:
+    """Say whether an error that was to be injected was; the process has ended."""
+    return "INJECTED" in log.read_text()
+
+
+def calls_of(nursery: Nursery, job: Job, log: Path) -> dict[str, int]:
+    """Run a job and return the names of the system calls it makes, each with the most that one thread makes of it."""
+    with _traced(nursery, job, [], log) as child:
+        assert child.ended() == 0
+    seen: Counter[tuple[str, str]] = Counter()
     for line in log.read_text().splitlines():
         found = _CALL.match(line)
-        if found is not None:
-            seen[found["name"]] += 1
-    return [name for name, _count in seen.most_common() if name != "exit_group"]
+        if found is not None and found["name"] != "exit_group":
+            seen[found["name"], found["thread"]] += 1
+    most: dict[str, int] = {}
+    for (name, _thread), count in seen.most_common():
+        most.setdefault(name, count)
+    return most
 
 
-def _traced(
-    nursery: Nursery, job: Job, options: list[str], log: Path
+def meddled(
+    nursery: Nursery, job: Job, meddle: Callable[[int], None]
 ) -> tuple[int, dict[str, object] | None]:
+    """Run a job, and `meddle` with the process of this number once it stands still; return its end and answer."""
+    with nursery.start(job) as child:
+        child.stopped()
+        meddle(child.pid)
+        child.resume()
+        return child.ended(), answer_of(child)
+
+
+def answer_of(child: Child) -> dict[str, object] | None:
+    """Return the answer that a process told, or None where it told none."""
+    answers = [line[name] for line in child.lines for name in ("answered", "answer") if name in line]
+    if not answers:
+        return None
+    assert isinstance(answers[0], dict)
+    return answers[0]
+
+
+@contextmanager
+def _traced(nursery: Nursery, job: Job, options: list[str], log: Path) -> Iterator[Child]:
     assert job.traced
     with nursery.start(job) as child:
         child.stopped()
@@ -91,10 +130,9 @@ def _traced(
             said = tracer.stderr.readline()
             assert "attached" in said, said
             child.resume()
-            ended = child.ended()
-            tracer.communicate()
-        answers = [line["answered"] for line in child.lines if "answered" in line]
-    if not answers:
-        return ended, None
-    assert isinstance(answers[0], dict)
-    return ended, answers[0]
+            try:
+                yield child
+            finally:
+                with suppress(ProcessLookupError):
+                    child.send(signal.SIGKILL)
+                tracer.communicate()

@@ -4,23 +4,28 @@ Every judgement is made on an issuer opened afresh, before anything is touched: 
 answered is on record, state, money and the world agree; then the same command again, as a caller would give it.
 """
 
+import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from issuer import Issuer
 from issuer.checking import judge
+from issuer.clock import now_ms
 from issuer.places import Places
 from issuer.sealing import open_key_ring
 from ledger.states import EffectState
 from tests.support.cases import books, effect_ids
-from tests.support.committing import Job
+from tests.support.committing import Job, file_clock
 from tests.support.issuers import STANDARD_POLICY, Made, open_task, permitted, standard_issuer
 from tests.support.kills import spans_named, untouched_state
 
 POINTS_PER_ISSUER: Final = 60
 """Blows on one issuer: its history stays short, so that checking it stays cheap."""
+
+HEAD_START_MS: Final = 60_000
+"""A clock in a file begins so far ahead of the machine's, by which issuers are made."""
 
 NOBODY: Final = 1
 """A port without a service: nothing here is sent over a network."""
@@ -31,6 +36,12 @@ resource = { type = "Note", id = "{path}" }
 payload = { path = { string = 200, public = true }, content = { string = 4096 } }
 cost = { "USD.cent" = 1 }
 file = { action = "create", root = "outbox", path = "{path}", content = "{content}" }
+[operation.brief]
+class = "refund"
+resource = { type = "Release", id = "{name}" }
+payload = { name = { string = 40, public = true } }
+cost = { "USD.cent" = 1 }
+host = { deadline = "1s" }
 [operation.publish]"""
 CHANGES: Final = {
     "[operation.publish]": FILE_OPERATION,
@@ -88,6 +99,7 @@ class Scene:
     effect: str = ""
     claim: str = ""
     before: tuple[int, int] = (0, 0)
+    clock: str | None = None
 
     @property
     def note(self) -> Path:
@@ -96,7 +108,7 @@ class Scene:
 
     def job(self, command: str, **arguments: object) -> Job:
         """Return the command that is struck."""
-        return Job(profile=str(self.made.profile), command=command, arguments=arguments, traced=True)
+        return Job(profile=str(self.made.profile), command=command, arguments=arguments, clock=self.clock)
 
 
 def money(issuer: Issuer) -> tuple[int, int]:
@@ -187,10 +199,54 @@ def _report_doubt(scene: Scene) -> Job:
 def _after_doubt(issuer: Issuer, scene: Scene, answer: Mapping[str, object] | None) -> str:
     state = untouched_state(issuer, scene.effect)
     # The answer is the same whether it stands on record or not: what is admitted counts as possibly sent.
-    assert answer is None or answer["code"] == "outcome_unknown", answer
+    assert answer is None or answer["code"] in {"outcome_unknown", "clock_untrusted"}, answer
     assert state in {ADMITTED, EffectState.UNKNOWN}
     assert money(issuer) == _more(scene, reserved=1)
     issuer.report(scene.effect, scene.claim, succeeded=False)
+    assert untouched_state(issuer, scene.effect) is EffectState.UNKNOWN
+    assert money(issuer) == _more(scene, reserved=1)
+    assert issuer.admit(scene.effect).code == "outcome_unknown"
+    assert spans_named(issuer, scene.effect, "effect.unknown") == 1
+    return str(state)
+
+
+def _before_late(issuer: Issuer, made: Made, name: str) -> Scene:
+    scene = _before_settlement(issuer, made, name)
+    issuer.report(scene.effect, scene.claim, succeeded=False)
+    return scene
+
+
+def _after_late(issuer: Issuer, scene: Scene, answer: Mapping[str, object] | None) -> str:
+    state = untouched_state(issuer, scene.effect)
+    acknowledged = answer is not None and answer["code"] == "succeeded"
+    assert state is SUCCEEDED or not acknowledged, "an acknowledged outcome is lost"
+    assert state in {EffectState.UNKNOWN, SUCCEEDED}
+    done = state is SUCCEEDED
+    assert money(issuer) == _more(scene, reserved=not done, settled=done)
+    assert issuer.admit(scene.effect).code != "admitted"
+    issuer.report(scene.effect, scene.claim, succeeded=True)
+    assert untouched_state(issuer, scene.effect) is SUCCEEDED
+    assert money(issuer) == _more(scene, settled=1)
+    assert spans_named(issuer, scene.effect, "effect.succeeded") == 1
+    return str(state)
+
+
+def _before_overdue(issuer: Issuer, made: Made, name: str) -> Scene:
+    before = money(issuer)
+    effect = permitted(issuer.request("brief", {"name": name}, task=TASK, actor=ACTOR, request_key=name))
+    issuer.admit(effect)
+    return Scene(made=made, name=name, effect=effect, before=before)
+
+
+def _list(scene: Scene) -> Job:
+    return scene.job("list")
+
+
+def _after_overdue(issuer: Issuer, scene: Scene, _answer: Mapping[str, object] | None) -> str:
+    state = untouched_state(issuer, scene.effect)
+    assert state in {ADMITTED, EffectState.UNKNOWN}
+    assert money(issuer) == _more(scene, reserved=1)
+    issuer.list()
     assert untouched_state(issuer, scene.effect) is EffectState.UNKNOWN
     assert money(issuer) == _more(scene, reserved=1)
     assert issuer.admit(scene.effect).code == "outcome_unknown"
@@ -238,46 +294,121 @@ class Kind:
     """One kind of transition.
 
     Attributes:
+        name: its key in `KINDS`.
         before: brings an effect to where it is struck, in an issuer that is then closed.
-        job: the command that is struck.
+        command: the command that is struck.
         after: judges what the blow left and returns it in a word.
+        waits_ms: what passes, on the clock of its stage, between the two.
     """
 
+    name: str
     before: Callable[[Issuer, Made, str], Scene]
-    job: Callable[[Scene], Job]
+    command: Callable[[Scene], Job]
     after: Callable[[Issuer, Scene, Mapping[str, object] | None], str]
+    waits_ms: int = 0
+
+    def job(self, scene: Scene, *, at: int | None = None, **more: object) -> Job:
+        """Return the job of a process that stands still before its command, or at step `at` of it."""
+        standing = {"traced": True} if at is None else {"at": at, "sends": signal.SIGSTOP}
+        return replace(self.command(scene), **(standing | more))  # type: ignore[arg-type]
 
 
 KINDS: Final[Mapping[str, Kind]] = {
-    "request": Kind(before=_before_request, job=_request, after=_after_request),
-    "admission": Kind(before=_before_admission, job=_admit, after=_after_admission),
-    "settlement": Kind(before=_before_settlement, job=_report, after=_after_settlement),
-    "doubt": Kind(before=_before_settlement, job=_report_doubt, after=_after_doubt),
-    "sending": Kind(before=_before_sending, job=_commit, after=_after_sending),
+    "request": Kind(name="request", before=_before_request, command=_request, after=_after_request),
+    "admission": Kind(name="admission", before=_before_admission, command=_admit, after=_after_admission),
+    "settlement": Kind(
+        name="settlement", before=_before_settlement, command=_report, after=_after_settlement
+    ),
+    "doubt": Kind(name="doubt", before=_before_settlement, command=_report_doubt, after=_after_doubt),
+    "late": Kind(name="late", before=_before_late, command=_report, after=_after_late),
+    "overdue": Kind(
+        name="overdue", before=_before_overdue, command=_list, after=_after_overdue, waits_ms=2_000
+    ),
+    "sending": Kind(name="sending", before=_before_sending, command=_commit, after=_after_sending),
 }
+
+
+UNTOUCHED: Final[Mapping[str, str]] = {
+    "request": "absent",
+    "admission": "permitted",
+    "settlement": "admitted",
+    "doubt": "admitted",
+    "late": "unknown",
+    "overdue": "admitted",
+    "sending": "permitted",
+}
+"""What stands where nothing happened."""
+SUCCESS: Final[Mapping[str, str]] = {
+    "request": "permitted",
+    "admission": "admitted",
+    "settlement": "succeeded",
+    "doubt": "outcome_unknown",
+    "late": "succeeded",
+    "overdue": "found",
+    "sending": "succeeded",
+}
+"""What is answered where nothing is in the way."""
+NOTHING_HAPPENED: Final = frozenset(
+    {"ledger_unavailable", "ledger_full", "audit_unavailable", "keys_unavailable", "clock_untrusted"}
+)
+WITHDRAWN: Final[Mapping[str, frozenset[str]]] = {
+    "prepare_again": frozenset({"no_effect", "permitted"}),
+    "not_dispatched": frozenset({"no_effect"}),
+}
+"""What may stand where nothing was sent and it is to be prepared again; a target that changed leaves the permit."""
+
+
+def assert_told_as_it_is(kind: str, code: str | None, left: str) -> None:
+    """Fail where an answer says that nothing happened, or that all was withdrawn, and the record says otherwise."""
+    if code in NOTHING_HAPPENED:
+        assert left == UNTOUCHED[kind], (code, left)
+    if code is not None and code in WITHDRAWN:
+        assert left in WITHDRAWN[code], (code, left)
+
+
+def show_time(clock: Path, instant_ms: int) -> None:
+    """Let the clock in this file show an instant; whoever reads it finds one or the other."""
+    fresh = clock.with_suffix(".new")
+    fresh.write_text(str(instant_ms))
+    fresh.replace(clock)
 
 
 @dataclass(kw_only=True)
 class Stage:
-    """Makes scenes of one kind, on a fresh issuer every so many."""
+    """Makes scenes of one kind, on a fresh issuer every so many; `clock` is a file that shows the time, if any."""
 
     kind: Kind
     folder: Path
+    clock: Path | None = None
     _count: int = 0
     _made: Made | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        """Give a kind that waits a clock that need not be waited for."""
+        if self.kind.waits_ms and self.clock is None:
+            self.folder.mkdir(parents=True)
+            self.clock = self.folder / "time"
+            show_time(self.clock, now_ms() + HEAD_START_MS)
 
     def scene(self) -> Scene:
         """Bring one effect to where it is struck."""
         if self._made is None or self._count % POINTS_PER_ISSUER == 0:
             self._made = soak_issuer(self.folder / f"i{self._count}")
         self._count += 1
-        with self._made.open() as issuer:
-            return self.kind.before(issuer, self._made, f"n-{self._count}")
+        with self._opened(self._made) as issuer:
+            scene = self.kind.before(issuer, self._made, f"n-{self._count}")
+        if self.clock is None:
+            return scene
+        show_time(self.clock, int(self.clock.read_text()) + self.kind.waits_ms)
+        return replace(scene, clock=str(self.clock))
+
+    def _opened(self, made: Made) -> Issuer:
+        return made.open() if self.clock is None else made.open(clock=file_clock(self.clock))
 
     def judged(self, scene: Scene, answer: Mapping[str, object] | None) -> str:
-        """Judge what a blow left: check, read, repeat, and check again."""
+        """Judge what a blow left: check, read, repeat, and check again; `clock` shows a time again that is believed."""
         assert_clean(scene.made)
-        with scene.made.open() as issuer:
+        with self._opened(scene.made) as issuer:
             left = self.kind.after(issuer, scene, answer)
         assert_clean(scene.made)
         return left

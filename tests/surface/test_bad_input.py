@@ -1,7 +1,7 @@
 """Bad input is refused with one stable code, one sentence and nothing else, alike on every surface served.
 
-The rows stand in `tests.support.bad_rows`. Each is typed on the command line and passed to the Python API; after
-each nothing is consumed, reserved, written or sent but the refusal's own span.
+The rows stand in `tests.support.bad_rows` and `bad_task_rows`. Each is typed on the command line and passed to the
+Python API; after each nothing is consumed, reserved, written or sent but the refusal's own span.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from issuer.wire import Answer
-from tests.support.bad_rows import EFFECT, ROWS, Row
+from tests.support.bad_rows import EFFECT, EFFECT_ROWS, Row
+from tests.support.bad_task_rows import TASK_ROWS
 from tests.support.issuers import Made, open_task, permitted, refund, standard_issuer
 from tests.support.service import Service
 from tests.support.shell import issuer_here
 from tests.support.witness import Seen, assert_nothing_but_a_refusal, witness
+
+ROWS = (*EFFECT_ROWS, *TASK_ROWS)
 
 
 @dataclass(kw_only=True)
@@ -62,7 +65,7 @@ def _checked(row: Row, answer: Mapping[str, object]) -> None:
         assert answer.get("field", "") == row.field, answer
     assert answer.get("reason") == row.reason, answer
     say = str(answer["say"])
-    assert say.endswith((".", ")")), say
+    assert say.endswith((".", ")", "?")), say
     assert "\n" not in say
     assert answer["retryable"] is False
     assert answer["next"] == "stop"

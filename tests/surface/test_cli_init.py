@@ -54,6 +54,13 @@ def test_a_fresh_issuer_works_and_a_second_run_changes_nothing_byte_for_byte(tmp
     assert not Path(sink).is_relative_to(house)
 
 
+def test_each_thing_that_was_made_or_kept_is_told_once(tmp_path: Path) -> None:
+    for word in ("made", "kept"):
+        told = issuer_here("init", "house", "--json", at=tmp_path).answer[word]
+        assert len(told) == len(set(told)), told
+        assert {"keys/", "credentials/", "protected/", "ledger/"} <= set(told)
+
+
 @pytest.mark.spec("EFF-06", "REP-01", "ADM-04")
 def test_what_init_says_to_type_next_works_as_typed(tmp_path: Path) -> None:
     said = issuer_here("init", "house", at=tmp_path).out

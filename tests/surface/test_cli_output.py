@@ -71,22 +71,26 @@ def test_money_is_shown_in_units_that_people_use(unit: str, amount: int, text: s
 @pytest.mark.spec("BUD-01", "BUD-02", "BUD-05", "SUR-03")
 def test_tasks_are_opened_granted_shown_and_closed(tmp_path: Path) -> None:
     made = standard_issuer(tmp_path / "f0", port=9)
-    options = ("--parent", "org", "--budget", "USD.cent=90000", "--actor", "agent-8", "--expires", "8h")
+    options = ("--parent", "org", "--budget", "USD.cent=9000", "--actor", "agent-8", "--expires", "8h")
+    wider = ("--parent", "t1", "--budget", "USD.cent=1001")
+    refused = issuer_here("task", "open", "wider", *wider, "--json", at=made.folder)
+    assert (refused.exit, refused.code, refused.answer["field"]) == (7, "forbidden", "budget")
+    assert refused.answer["level"] == "t1"
     opened = issuer_here("task", "open", "trip", *options, "--json", at=made.folder)
     assert (opened.exit, opened.code, opened.answer["task"]["budget"]["USD.cent"]["ceiling"]) == (
         0,
         "opened",
-        90_000,
+        9_000,
     )
     assert opened.answer["task"]["actors"] == ["agent-8"]
     granted = issuer_here("task", "grant", "trip", "--budget", "USD.cent=500", "--json", at=made.folder)
     assert (granted.exit, granted.code, granted.answer["task"]["budget"]["USD.cent"]["ceiling"]) == (
         0,
         "granted",
-        90_500,
+        9_500,
     )
     shown = issuer_here("task", "show", "trip", at=made.folder)
-    assert "    USD.cent: ceiling 905.00 USD, settled 0.00 USD, held 0.00 USD" in shown.out.splitlines()
+    assert "    USD.cent: ceiling 95.00 USD, settled 0.00 USD, held 0.00 USD" in shown.out.splitlines()
     listed = issuer_here("task", "list", at=made.folder)
     assert "  trip below org: open, for u-ana, by agent-8" in listed.out
     assert "  t1.b below t1: open, for u-ana" in listed.out

@@ -33,11 +33,11 @@ SECRET = "canary-credential-7f3a"
 WITH_CREDENTIAL = 'http = { method = "POST", bearer = "crm_token", '
 DEPENDENT = {
     "packages": {"engine", "spans", "sqlite", "profile", "unserved", "policies", "operations", "time_zones",
-                 "credentials", "keys", "ledger", "ledger_folder", "file_system", "space", "protected", "clock",
-                 "sinks", "anchor", "admissions"},
-    "profile": {"unserved", "policies", "operations"},
-    "keys": {"ledger", "protected", "clock", "sinks", "anchor", "admissions"},
-    "ledger": {"clock", "sinks", "anchor", "admissions"},
+                 "credentials", "keys", "ledger", "ledger_folder", "file_system", "space", "capacity", "protected",
+                 "clock", "sinks", "anchor", "admissions"},
+    "profile": {"unserved", "policies", "operations", "capacity"},
+    "keys": {"ledger", "capacity", "protected", "clock", "sinks", "anchor", "admissions"},
+    "ledger": {"capacity", "clock", "sinks", "anchor", "admissions"},
 }  # fmt: skip
 """What may not be judged where another check is not well."""
 

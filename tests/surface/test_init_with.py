@@ -69,8 +69,9 @@ def asked(house: Path, operation: str, payload: object, run: Callable[..., Ran] 
     return ran
 
 
-def opened(house: Path, task: str, subject: str, actor: str, budget: str) -> None:
-    options = ("--subject", subject, "--actor", actor, "--budget", budget)
+def opened(house: Path, task: str, who: tuple[str, str], action_class: str, budget: str) -> None:
+    subject, actor = who
+    options = ("--subject", subject, "--actor", actor, "--class", action_class, "--budget", budget)
     assert issuer_here("task", "open", task, *options, at=house).exit == 0
 
 
@@ -249,7 +250,7 @@ def test_a_package_is_published_once_by_the_hosts_own_command(
     tmp_path: Path, subset: tuple[str, ...]
 ) -> None:
     house = made(tmp_path, *subset)
-    opened(house, "release-2.4", "alice", "rel-bot", "publish=3")
+    opened(house, "release-2.4", ("alice", "rel-bot"), "release=3", "publish=3")
     run = runs(subset)
     asking = asked(house, "publish_package", CANDIDATE, run)
     assert (asking.exit, asking.code) == (0, "permitted")
@@ -269,7 +270,7 @@ def test_a_deletion_waits_for_a_person_and_cannot_be_dispatched_before(
     tmp_path: Path, subset: tuple[str, ...]
 ) -> None:
     house = made(tmp_path, *subset)
-    opened(house, "clean-up", "alice", "ap-bot", "record=5")
+    opened(house, "clean-up", ("alice", "ap-bot"), "deletion=5", "record=5")
     ran = asked(house, "delete_record", {"table": "leads", "record": 7}, runs(subset))
     assert (ran.exit, ran.code) == (4, "awaiting_approval")
     child = ("sh", "-c", "echo gone > gone")
@@ -294,7 +295,7 @@ def test_an_invoice_is_paid_once_where_the_owner_has_named_the_service(
     tmp_path: Path, service: Service, subset: tuple[str, ...]
 ) -> None:
     house = made(tmp_path, *subset)
-    opened(house, "accounts-payable", "bob", "ap-bot", "EUR.cent=200000")
+    opened(house, "accounts-payable", ("bob", "ap-bot"), "payment=20", "EUR.cent=200000")
     nowhere = asked(house, "pay_invoice", INVOICE)
     assert (nowhere.exit, nowhere.code, nowhere.answer["field"]) == (7, "cannot_prepare", "host_not_resolved")
     profile = house / "profile.toml"

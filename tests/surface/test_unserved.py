@@ -121,11 +121,12 @@ def test_the_profile_of_the_experience_is_read_and_what_it_promises_is_not_ignor
     made = initialise(folder, uid=os.getuid())
     assert made.issuer.startswith("acme/")
     for arguments in (
-        ("task", "open", "q4", "--subject", "bob", "--actor", "ap-bot", "--budget", "EUR.cent=100000"),
+        ("task", "open", "q4", "--subject", "bob", "--actor", "ap-bot", "--class", "payment=20",
+         "--budget", "EUR.cent=100000"),
         ("request", "pay_invoice", "--task", "q4", "--actor", "ap-bot", "--payload", "-"),
         ("request", "publish_package", "--task", "q4", "--actor", "rel-bot", "--payload", "-"),
         ("request", "delete_record", "--task", "q4", "--actor", "ap-bot", "--payload", "-"),
-    ):
+    ):  # fmt: skip
         ran = issuer_here(*arguments, "--json", at=folder, stdin=b"{}")
         _assert_unsupported(ran, {"audit.sink.siem"})
     listed = issuer_here("task", "list", "--json", at=folder)

@@ -1,6 +1,7 @@
 """Budget arithmetic, leaf to root: absent is zero, `inherit` has no bound of its own, an overrun blocks."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,20 @@ def a_path(*levels: Mapping[Unit, Line]) -> tuple[PathNode, ...]:
 )
 def test_what_one_level_can_still_reserve(values: Line | None, left: int) -> None:
     assert available(None if values is None else a_line(values)) == left
+
+
+@pytest.mark.spec("BUD-03")
+@pytest.mark.parametrize("ceiling", [50, None])
+def test_above_a_lowered_ceiling_not_even_nothing_is_borne(ceiling: int | None) -> None:
+    over = replace(a_line((ceiling, 60, 0, 0)), above=10)
+    leaf = PathNode(task=new_task("leaf"), budget={CENT: a_line((100, 0, 0, 0))})
+    path = (leaf, PathNode(task=new_task("org"), budget={CENT: over}))
+    assert available(over) == 0
+    assert remaining(path, [CENT]) == {CENT: 0}
+    for amount in (0, 1):
+        refusal = refuse_cost(path, {CENT: amount})
+        assert refusal is not None
+        assert (refusal.code, refusal.field, refusal.level) == ("budget_exceeded", CENT, "org")
 
 
 COSTS: list[tuple[str, tuple[Mapping[Unit, Line], ...], Mapping[Unit, int], tuple[str, str, str] | None]] = [

@@ -8,7 +8,8 @@ from issuer.sealing import open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
 from ledger.errors import LedgerUnavailable
 from ledger.sqlite import SqliteLedger
-from tests.support.ledgers import START, Book, attacker, made_book, plain_recorder, probe
+from tests.support.ledgers import START, Book, attacker, made_book, probe
+from tests.support.recorders import plain_recorder
 
 
 @pytest.fixture

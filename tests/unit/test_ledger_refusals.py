@@ -1,10 +1,8 @@
 """Refusals: one list in precedence order, each with an answer to whether a repeat may help."""
 
-from itertools import permutations
-
 import pytest
 
-from ledger.refusals import RETRYABLE, Refusal, RefusalCode, most_severe
+from ledger.refusals import RETRYABLE, Refusal, RefusalCode
 
 # By hand, in the order of severity: a code that is added, dropped or moved is a decision and not an accident.
 ORDER = [
@@ -23,6 +21,7 @@ ORDER = [
     "audit_pending",
     "already_consumed",
     "name_taken",
+    "nothing_to_change",
     "not_permitted_yet",
     "denied",
     "policy_error",
@@ -30,12 +29,17 @@ ORDER = [
     "withdrawn",
     "revoked",
     "expired",
+    "outside_task",
+    "collected",
     "task_closed",
+    "task_frozen",
     "task_expired",
     "permit_broken",
     "prepare_again",
     "cannot_prepare",
     "class_exhausted",
+    "slots_exhausted",
+    "task_full",
     "budget_overrun",
     "budget_exceeded",
     "ledger_full",
@@ -44,6 +48,8 @@ MAY_BE_REPEATED = {
     "ledger_unavailable",
     "audit_unavailable",
     "keys_unavailable",
+    "task_frozen",
+    "task_full",
     "budget_exceeded",
     "ledger_full",
 }
@@ -71,23 +77,3 @@ def test_nothing_that_may_have_been_sent_invites_a_repeat(code: str) -> None:
 def test_the_table_of_repeats_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
         RETRYABLE[RefusalCode.OUTCOME_UNKNOWN] = True  # type: ignore[index]  # the attempt is the test
-
-
-@pytest.mark.spec("SUR-02")
-def test_of_several_the_first_of_the_list_is_given_in_whatever_order_they_come() -> None:
-    codes = [RefusalCode.LEDGER_FULL, RefusalCode.MISMATCH, RefusalCode.BUDGET_EXCEEDED, RefusalCode.DENIED]
-    for order in permutations(codes):
-        found = most_severe(tuple(Refusal(code=code) for code in order))
-        assert found is not None
-        assert found.code is RefusalCode.MISMATCH
-    assert most_severe(()) is None
-    for place, code in enumerate(RefusalCode):
-        for later in list(RefusalCode)[place:]:
-            found = most_severe((Refusal(code=later), Refusal(code=code)))
-            assert found is not None
-            assert found.code is code
-
-
-def test_of_two_with_one_code_the_first_speaks() -> None:
-    first = Refusal(code=RefusalCode.BUDGET_EXCEEDED, level="leaf")
-    assert most_severe((first, Refusal(code=RefusalCode.BUDGET_EXCEEDED, level="org"))) is first

@@ -39,12 +39,14 @@ def told(refusal: Refusal | None) -> tuple[str, str | None, str | None] | None:
 
 
 @pytest.mark.spec("BUD-05")
-@pytest.mark.parametrize("state", [TaskState.FROZEN, TaskState.CLOSED])
-def test_a_task_that_is_not_open_refuses_and_the_lowest_speaks_first(state: TaskState) -> None:
+@pytest.mark.parametrize(
+    ("state", "code"), [(TaskState.FROZEN, "task_frozen"), (TaskState.CLOSED, "task_closed")]
+)
+def test_a_task_that_is_not_open_refuses_and_the_lowest_speaks_first(state: TaskState, code: str) -> None:
     leaf, org = dataclasses.replace(LEAF, state=state), dataclasses.replace(ORG, state=state)
     assert told(rules.refuse_path(path(), START)) is None
-    assert told(rules.refuse_path(path(org=org), START)) == ("task_closed", None, "org")
-    assert told(rules.refuse_path(path(leaf, org), START)) == ("task_closed", None, "leaf")
+    assert told(rules.refuse_path(path(org=org), START)) == (code, None, "org")
+    assert told(rules.refuse_path(path(leaf, org), START)) == (code, None, "leaf")
 
 
 @pytest.mark.spec("BUD-05", "PER-03")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from issuer.profile.findings import KeyPath, dotted, nearest
+from issuer.profile.findings import KeyPath, dotted
 from issuer.profile.limits import DEPTH_MAX
 from issuer.profile.positions import Position, index_positions
 from tests.unit.test_profile import FULL
@@ -230,9 +230,3 @@ def test_every_document_is_indexed_as_it_is_read(document: dict[str, object]) ->
 )
 def test_a_path_is_written_as_in_the_file(path: KeyPath, text: str) -> None:
     assert dotted(path) == text
-
-
-def test_only_a_likely_name_is_offered() -> None:
-    assert nearest("alcie", ["bob", "alice", "erin"]) == "alice"
-    assert nearest("zzz", ["bob", "alice"]) is None
-    assert nearest("a" * 100_000, ["bob"]) is None

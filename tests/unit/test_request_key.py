@@ -152,7 +152,7 @@ def test_a_key_that_another_process_takes_meanwhile_makes_no_second_effect(
     rows = witness(made).rows
     assert (len(rows["effects"]), len(rows["permits"])) == (1, 1)
     counters = {str(row[0]).split("|")[0]: row[1] for row in rows["counters"]}
-    assert counters == {"task": 1, "root": 1}
+    assert counters == {"task": 1, "root": 1, "slot": 1}
 
 
 @pytest.mark.spec("EFF-11", "SEC-01", "EFF-10")

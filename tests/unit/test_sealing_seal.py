@@ -1,6 +1,7 @@
 """A sealed permit opens in one place, in one spelling, under one key, and otherwise says nothing."""
 
 import base64
+import binascii
 import dataclasses
 import hashlib
 import hmac
@@ -14,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 
 from issuer.sealing import KeyRing, PermitClaims, SealBroken, open_permit, seal_permit
-from issuer.sealing.seal import CLAIMS_BYTES_MAX, TOKEN_CHARS_MAX
+from issuer.sealing.seal import CLAIMS_BYTES_MAX, COSTS_ALWAYS_FIT, TOKEN_CHARS_MAX, _said
 from ledger.errors import Broken
 from tests.unit.test_sealing_keys import CANARY, OTHER, expected_subkey, ring_of
 
@@ -416,13 +417,29 @@ def test_the_greatest_claims_fit_the_greatest_token(ring: KeyRing) -> None:
 
 
 @pytest.mark.spec("PER-02")
+def test_a_few_units_always_fit_so_nobody_encodes_them_to_see_it() -> None:
+    unit = ".".join("u" * 32 for _ in range(4))[:-2]
+    claims = PermitClaims(
+        permit_id="p" * 64,
+        effect_id="e" * 64,
+        task_id="t" * 64,
+        issued_ms=2**53 - 2,
+        expires_ms=2**53 - 1,
+        tier="approval",
+        bundle_digest="b" * 128,
+        costs={f"{unit}{number:02}": 2**53 - 1 for number in range(COSTS_ALWAYS_FIT)},
+    )
+    assert len(_said(claims).encoded()) <= CLAIMS_BYTES_MAX
+
+
+@pytest.mark.spec("PER-02")
 def test_an_oversized_token_is_refused_before_it_is_decoded(
     ring: KeyRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_args: object, **_kwargs: object) -> bytes:
         raise AssertionError
 
-    monkeypatch.setattr(base64, "b64decode", never)
+    monkeypatch.setattr(binascii, "a2b_base64", never)
     with pytest.raises(SealBroken):
         opened(ring, "A" * (TOKEN_CHARS_MAX + 1))
     with pytest.raises(AssertionError):

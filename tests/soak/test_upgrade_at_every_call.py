@@ -1,0 +1,58 @@
+"""An upgrade is killed at every system call by which a file, a name or a lock changes: one schema stands, whole.
+
+A kill between two of them is a kill at the later one, since nothing else of a process outlives it.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.kills import Nursery
+from tests.support.strikes import Blow, calls_of, can_trace, strike
+from tests.support.upgrading import scene
+
+CHANGES = {
+    "writes": ("pwrite64", "write", "ftruncate"),
+    "syncs": ("fsync", "fdatasync"),
+    "names": ("fchown", "mkdir", "rename", "renameat", "link", "unlink", "unlinkat"),
+    "locks": ("flock", "fcntl"),
+}
+CALLS_PER_NAME_MAX = 1000
+"""More than any one call is made: an upgrade that never survives would loop for ever."""
+
+MISSED_PER_HUNDRED_MAX = 10
+"""Of the calls of one unharmed run, so many may be missing: no two runs make quite the same ones."""
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not can_trace(), reason="strace is not here, or may not trace")
+@pytest.mark.spec("LED-01", "LED-04")
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_kill_at_any_call_that_changes_something_leaves_one_schema_whole(
+    change: str, nursery: Nursery, tmp_path: Path, figure: Callable[[str], None]
+) -> None:
+    log, left = tmp_path / "log", Counter[str]()
+    calls = calls_of(nursery, scene(tmp_path / "unharmed").job(), log)
+    struck = {name: calls[name] for name in CHANGES[change] if name in calls}
+    for call in struck:
+        left += struck_at_every(call, nursery, tmp_path / "struck", log)
+    figure(f"{change}: {left.total()} kill points for {sum(struck.values())} calls, {dict(left)}")
+    assert left.total() * 100 >= sum(struck.values()) * (100 - MISSED_PER_HUNDRED_MAX)
+
+
+def struck_at_every(call: str, nursery: Nursery, folder: Path, log: Path) -> Counter[str]:
+    """Kill an upgrade at each call of this name; return what was left, and how often."""
+    left: Counter[str] = Counter()
+    for number in range(1, CALLS_PER_NAME_MAX + 1):
+        one = scene(folder)
+        blow = strike(nursery, one.job(), Blow(call=call, number=number, what="signal=KILL"), log)
+        found = one.judged()
+        shutil.rmtree(folder)
+        if not blow.fell:
+            assert (blow.ended, found) == (0, "new")
+            return left
+        left[found] += 1
+    pytest.fail(f"{call} was called more than {CALLS_PER_NAME_MAX} times")

@@ -236,8 +236,8 @@ class Effect:
     prepared_ms: InstantMs
     expires_ms: InstantMs
     window_ends_ms: InstantMs = InstantMs(0)
-    """From when on nothing outside can still refer to it: its permit is over, its sender's deadline too, and the service
-    has forgotten its key (PER-04); never before `expires_ms`."""
+    """From when on nothing outside can still refer to it: its permit is over, its sender's deadline too, and the
+    service has forgotten its key (PER-04)."""
     replayed: bool = False
     """Whether a restore made it from its spans: its binding is then known by its digest only (LED-08)."""
     last_span: str = ""

@@ -265,7 +265,8 @@ class Issuer:
     def close(self) -> None:
         """Let go of everything. Admissions of this process that are still open become `unknown` for others."""
         house = self._house
-        house.instance.close(keep_file=_has_open_claims(house))
+        # Kept, the file makes the next start look: it makes certain what this process could not, and checks.
+        house.instance.close(keep_file=house.ledger.is_uncertain or _has_open_claims(house))
         house.delivery.close()
         house.ledger.close()
 

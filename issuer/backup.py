@@ -16,9 +16,8 @@ from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.places import Places
 from issuer.profile import Profile, load_profile
-from issuer.sealing import open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
-from issuer.wiring import open_ledger, registered_sinks
+from issuer.wiring import current_keys, open_ledger, registered_sinks
 from ledger.changes import Step
 from ledger.model import InstantMs, Position, Transition, TransitionName
 from ledger.port import Verdict, View
@@ -62,7 +61,7 @@ def back_up(
     """
     places = Places(profile_path.absolute())
     profile = load_profile(places.profile)
-    ring = open_key_ring(places.keys)
+    ring = current_keys(places, mode=profile.mode, clock=clock)
     ledger = open_ledger(places, ring, clock=clock)
     try:
         # What is known to be damaged is evidence, and no backup.

@@ -24,11 +24,12 @@ from issuer.look import open_to_look
 from issuer.places import Places
 from issuer.sealing import KeyRing, KeyState
 from issuer.sealing.authenticator import RingAuthenticator
+from ledger.changes import Step
 from ledger.errors import Fault, LedgerCorrupt
-from ledger.model import LedgerId, Position
-from ledger.port import Ledger, SealedEffect, SealedPermit
+from ledger.model import LedgerId, Position, Transition, TransitionName
+from ledger.port import Ledger, SealedEffect, SealedPermit, Verdict
 from ledger.sqlite.check import CheckFinding, CheckReport, check_ledger
-from ledger.sqlite.check_ground import Proofs
+from ledger.sqlite.check_ground import FINDINGS_MAX, Proofs
 from ledger.sqlite.halt import lift_halt, set_halt, standing_halt
 from ledger.states import EffectState
 
@@ -63,7 +64,11 @@ def checked_ledger(places: Places, ring: KeyRing) -> CheckReport:
     """
     report = checked_file(places.ledger, ring)
     if report.ledger_id == ring.ledger_id:
-        report = replace(report, findings=(*report.findings, *_behind_sinks(places, ring)))
+        behind = _behind_sinks(places, ring)
+        kept = report.findings[: FINDINGS_MAX - len(behind)]
+        report = replace(
+            report, findings=(*kept, *behind), cut=report.cut or len(kept) < len(report.findings)
+        )
     return report
 
 
@@ -166,6 +171,8 @@ def check_at_start(places: Places, ring: KeyRing, ledger: Ledger) -> None:
     last = read_checked(places.checked, ledger.ledger_id, keys)
     known = frozenset() if last is None else last.known
     if ledger.damage is not None or last is None or not last.holds(boot_id(), head) or dead - known:
+        if dead - known and ledger.damage is None:
+            head = _made_certain(ledger, head)
         if judge(places, ring).halted:
             return
     elif not dead and not known:
@@ -179,6 +186,19 @@ def check_at_start(places: Places, ring: KeyRing, ledger: Ledger) -> None:
             boot=boot_id(), epoch=head.epoch, sequence=head.sequence, known=frozenset(dead & claiming)
         )
         write_checked(places.checked, ledger.ledger_id, keys, clean)
+
+
+def _made_certain(ledger: Ledger, head: Position) -> Position:
+    """Commit a span of its own after an unclean end, before anything is read; return the head after it.
+
+    What a process left that died in a commit, or met an error there, may be visible and not yet durable. It is once
+    something was committed after it (ADM-03, design section 2). Where nothing can be written, reading goes on.
+    """
+    probe = Step(transition=Transition(name=TransitionName.PROBE, story=ledger.ledger_id))
+    with suppress(Fault):
+        ledger.transact(lambda _view, _now: Verdict(value=None, steps=(probe,)))
+        return ledger.read(lambda view: view.head())
+    return head
 
 
 def refuse_behind_sinks(places: Places, sinks: Sequence[Sink], ledger: Ledger) -> None:

@@ -7,6 +7,7 @@ A file under its final name was locked before it got that name, so that a free o
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -114,5 +115,6 @@ class Instance:
     def close(self, *, keep_file: bool) -> None:
         """Let the lock go. The file stays where a claim of ours is still open, so that others can see us gone."""
         if not keep_file:
-            (self._folder / (self.name + _SUFFIX)).unlink(missing_ok=True)
+            with suppress(OSError):  # one that stays only means that others look once whether we are gone
+                (self._folder / (self.name + _SUFFIX)).unlink(missing_ok=True)
         os.close(self._descriptor)

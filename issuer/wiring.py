@@ -76,6 +76,14 @@ def open_ledger(
             observer=observe,
             noise_bytes_max=noise_bytes_max,
         )
+    except LedgerUnavailable as fault:
+        if fault.reason != "missing":
+            raise
+        message = (
+            "The ledger is gone, and its keys are there; bring it back with `issuer ledger restore FILE`, "
+            "or name the right profile."
+        )
+        raise LedgerUnavailable("missing", message) from None
     except LedgerCorrupt as fault:
         if fault.reason != "schema_older":
             raise

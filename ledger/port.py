@@ -266,6 +266,11 @@ class Ledger(Protocol):
         """What cannot be trusted in it, where it was opened to be looked at all the same (LED-04)."""
         ...
 
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether a commit of this object ended uncertainly: then only a fresh process can say what became of it."""
+        ...
+
     def transact(self, decide: Decide[T], *, accept_clock: bool = False) -> Committed[T]:
         """Take the lock, read the time, let `decide` look and choose, write every step with its span, commit.
 

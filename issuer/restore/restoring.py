@@ -11,6 +11,7 @@ Rules: LED-08, LED-04, ADM-06. In order:
 Next: `issuer.commands.backup`.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ from ledger.sqlite import SqliteLedger
 from ledger.sqlite.copying import copied
 from ledger.sqlite.head import epoch_said, head_of_copy
 from ledger.sqlite.lock import WriterLock
+from ledger.sqlite.rows import Head
 from ledger.sqlite.store import LOCK_SUFFIX
 from ledger.timekeeping import CLOCK_BACKWARD_TOLERANCE_MS
 from ledger.tree import Frontier
@@ -100,8 +102,9 @@ def restore(
 def _refuse_living(places: Places) -> None:
     living = living_instances(places.instances)
     if living:
-        others = "Another process has" if len(living) == 1 else f"{len(living)} other processes have"
-        raise LedgerUnavailable("in_use", f"{others} this ledger open; stop them, and restore then.")
+        one = "Another process has this ledger open; stop it, and restore then."
+        more = f"{len(living)} other processes have this ledger open; stop them, and restore then."
+        raise LedgerUnavailable("in_use", one if len(living) == 1 else more)
 
 
 class _Restore:
@@ -124,10 +127,12 @@ class _Restore:
         self._observe("copy")  # 1
         if backup.absolute() == self._places.ledger:
             raise LedgerUnavailable("same_file", "A ledger is not restored from itself; name a backup of it.")
+        if not os.path.lexists(backup):
+            raise LedgerUnavailable("missing", f"There is no file {backup.name} to restore from.")
         built = cleared(self._places)
         copied(backup.absolute(), built)
         self._observe("check_backup")  # 3
-        head, tree = head_of_copy(built, self._ledger_id, RingAuthenticator(self._ring))
+        head, tree = self._head_of(built)
         self._demand_whole(built, "The backup has a problem", is_copy=True)
         plan, outcome = self._built(built, head.position, tree)
         self._observe("check_built")  # 7
@@ -152,6 +157,15 @@ class _Restore:
             fresh=fresh,
             unshipped=unshipped,
         )
+
+    def _head_of(self, built: Path) -> tuple[Head, Frontier]:
+        try:
+            return head_of_copy(built, self._ledger_id, RingAuthenticator(self._ring))
+        except LedgerCorrupt as fault:
+            if fault.reason not in {"schema_older", "schema_version"}:
+                raise
+            message = "The backup was made by a release with another schema; restore it with that one."
+            raise LedgerCorrupt(fault.reason, message) from None
 
     def _demand_whole(self, path: Path, what: str, *, is_copy: bool) -> None:
         report = checked_file(path, self._ring, is_copy=is_copy)

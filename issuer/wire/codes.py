@@ -198,7 +198,9 @@ _NOES: Final = (
         _R.ALREADY_CONSUMED, _E.REFUSED, 409, _N.STOP, "This permit is spent; nothing is sent a second time."
     ),
     _no(_R.NAME_TAKEN, _E.REFUSED, 409, _N.STOP, "There is already a task of that name."),
-    _no(_R.NOTHING_TO_CHANGE, _E.REFUSED, 409, _N.STOP, "That is how it stands already; nothing was changed."),
+    _no(
+        _R.NOTHING_TO_CHANGE, _E.REFUSED, 409, _N.STOP, "That is how it stands already; nothing was changed."
+    ),
     _no(_R.NOT_PERMITTED_YET, _E.REFUSED, 409, _N.WAIT, "This effect has no permit; nothing was sent."),
     _no(_R.DENIED, _E.DENIED, 403, _N.STOP, "No policy permits this."),
     _no(

@@ -101,6 +101,7 @@ class SqliteLedger:
         self._noise_bytes_max = noise_bytes_max
         self._pid = os.getpid()
         self._dead: str | None = None
+        self._uncertain = False
         self._closed = False
         self._tolerant = tolerant
         self._expected_id = ledger_id
@@ -160,6 +161,11 @@ class SqliteLedger:
     def ledger_id(self) -> LedgerId:
         """The identity that seals and sinks are bound to."""
         return self._ledger_id
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether a commit of this object ended uncertainly: then only a fresh process can say what became of it."""
+        return self._uncertain
 
     @property
     def last_entry_ms(self) -> InstantMs:
@@ -296,6 +302,7 @@ class SqliteLedger:
             self._raw.execute("COMMIT")
         except BaseException as fault:
             # No rollback and no further write here: either could make an uncertain commit certain the wrong way.
+            self._uncertain = True
             self._die("A commit of this ledger ended uncertainly; open it anew.")
             message = (
                 "Whether the transaction was committed is not known; read the record in a fresh process."

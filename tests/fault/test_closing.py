@@ -7,7 +7,6 @@ from ledger.errors import LedgerUnavailable
 from tests.support.transitions import soak_issuer
 
 
-@pytest.mark.xfail(raises=OSError, reason="closing stops at a lock file that cannot be removed")
 def test_closing_lets_go_of_everything_even_where_its_lock_file_cannot_be_removed(tmp_path: Path) -> None:
     """What a command was answered must not be lost to an exception of `with Issuer.open(...)`."""
     made = soak_issuer(tmp_path / "i")

@@ -98,9 +98,10 @@ def _move(places: Places, kept: Path, observe: Callable[[str], None] = lambda _s
     for path in _files(places):
         if os.path.lexists(path):
             path.rename(kept / path.name)
+            # One at a time: the log must not be away on disk while its file still stands there.
+            _sync(kept)
+            _sync(places.ledger_folder)
             observe(f"moved {path.suffix.removeprefix('.')}")
-    _sync(kept)
-    _sync(places.ledger_folder)
 
 
 def _new_folder(parent: Path, name: str) -> Path:

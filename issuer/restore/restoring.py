@@ -120,6 +120,7 @@ class _Restore:
         self._profile = profile
         self._ring = ring
         self._clock = clock
+        self._floor_ms = 0
         self._observe = observe
         self._ledger_id = own_ledger(ring, places)
 
@@ -177,7 +178,7 @@ class _Restore:
 
     def _built(self, built: Path, base: Position, tree: Frontier) -> tuple[Plan, Outcome]:
         """Give the copy its new epoch, and close it."""
-        ledger = open_ledger(self._places, self._ring, path=built, clock=self._clock)
+        ledger = open_ledger(self._places, self._ring, path=built, clock=self._now)
         try:
             self._observe("read_sinks")  # 4
             plan = self._planned(ledger, base, tree)
@@ -223,8 +224,13 @@ class _Restore:
         sink = self._profile.audit.sinks.get(name)
         return sink is not None and sink.required
 
+    def _now(self) -> InstantMs:
+        """Return the clock's instant, and never one before what the backup or a sink has seen."""
+        return InstantMs(max(self._clock(), self._floor_ms))
+
     def _demand_clock(self, last_ms: int) -> None:
         """Refuse a clock that runs behind what the backup or a sink has seen (PER-03)."""
+        self._floor_ms = last_ms
         if self._clock() < last_ms - CLOCK_BACKWARD_TOLERANCE_MS:
             message = "The clock runs behind what the audit sinks have seen; set it right, and restore then."
             raise LedgerUnavailable("clock_behind", message)

@@ -53,9 +53,10 @@ def _is_told(ground: Ground, key: tuple[str, str], sequence: int, kind: str) -> 
         return False
     if told.name == _LOWERS:
         ground.lowered.add(key)
+    if told.name != _GRANTS:
+        return kind == "set"
     # What an upgrade took over says `set` for the first grant of a unit, whichever span gave it.
-    is_first = told.name == _OPENS or (told.name == _GRANTS and key not in ground.ceilings)
-    return kind == ("add" if told.name == _GRANTS else "set") or (kind == "set" and is_first)
+    return kind == "add" or key not in ground.ceilings
 
 
 def _check_accepted(ground: Ground) -> None:

@@ -74,8 +74,8 @@ def _check_tombstone(ground: Ground, row: Row, uses: list[Row], slots: Slots) ->
     if not authentic:
         ground.find("tombstone_mac", where, "The tombstone was changed by someone without the keys.")
     add_repetition(ground.counts, tombstone["state"], tombstone["content_key"], tombstone["resource_key"])
-    moves = ground.trail.effects.pop(effect_id, None)
-    if moves is None:
+    moves = ground.trail.effects.pop(effect_id, [])
+    if not moves:
         if not _is_risen(ground, effect_id):
             ground.find("tombstone_without_trail", where, "The trail tells nothing of this effect.")
         return
@@ -121,7 +121,7 @@ def _add_charge(ground: Ground, tombstone: dict[str, Any], end: Move, slots: Slo
                 sums = ground.counts.spend.setdefault((level, unit), [0, 0])
                 sums[0] += amount - above
                 sums[1] += above
-    add_kept(ground, slots.used(_used(tombstone, said)))
+    add_kept(ground.counts, slots.used(_used(tombstone, said)))
 
 
 def _used(tombstone: dict[str, Any], said: Said) -> Used | None:
@@ -146,8 +146,8 @@ def _check_gone(ground: Ground) -> None:
     for effect_id, moves in ground.trail.effects.items():
         told = told_of(moves)
         collected = effect_id in ground.trail.collected
-        may_be = collected or bool(ground.trail.unnamed)
-        if may_be and told.permitted is None and told.admitted is None and moves[-1].state in _UNUSED:
+        ended_unused = bool(moves) and moves[-1].state in _UNUSED and told.permitted is None
+        if ended_unused and (collected or ground.trail.unnamed):
             forgotten += 1
         elif collected:
             says = "The trail collected this effect, and its tombstone is gone."

@@ -6,7 +6,7 @@ issued is in no row and no span, so of the counters of bounds only the sum is re
 `ledger.sqlite.check_effects` and `ledger.sqlite.check_collected` have added everything up by then.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from ledger.model import Scope
@@ -47,6 +47,14 @@ def add_effect(counts: Counts, row: EffectRow, takes: list[Row]) -> None:
     if row.state not in _SLOT_RETURNING:
         for _effect_id, counter, amount in takes:
             counts.counters[counter] += amount
+
+
+def add_kept(counts: Counts, taken: Collection[str] | None) -> None:
+    """Add the slots that one collected effect keeps; None says that it is not known which."""
+    if taken is None or counts.slots is None:
+        counts.slots = None
+    else:
+        counts.slots.update(taken)
 
 
 class Used(NamedTuple):
@@ -190,11 +198,3 @@ def _check_repetition(ground: Ground) -> None:
         for key in sorted(lines):
             where = ("repetition", kind, key.hex()[:16])
             ground.find("repetition_missing", where, "The counts of earlier effects are gone.")
-
-
-def add_kept(ground: Ground, taken: Sequence[str] | Collection[str] | None) -> None:
-    """Add the slots that one collected effect keeps; None says that it is not known which."""
-    if taken is None or ground.counts.slots is None:
-        ground.counts.slots = None
-    else:
-        ground.counts.slots.update(taken)

@@ -145,7 +145,9 @@ def test_the_findings_of_a_wreck_are_bounded_and_said_to_be_more(busy: Busy) -> 
         "UPDATE spans SET leaf = zeroblob(32), span_id = 'x' || sequence, lane = 1, at_ms = -sequence"
     )
     report = busy.check()
-    assert len([row for row in report.findings if row.what != "behind_sink"]) == FINDINGS_MAX
+    assert len(report.findings) == FINDINGS_MAX
+    # The file lost its own history, and the sink that still has it is named among the first hundred.
+    assert report.findings[-1].what == "behind_sink"
     assert report.cut
 
 

@@ -11,14 +11,20 @@ from types import MappingProxyType
 
 import pytest
 
+from issuer.clock import monotonic_ms
 from issuer.sealing.authenticator import RingAuthenticator
 from ledger.model import Scope, Task
 from ledger.sqlite import rows
+from ledger.sqlite.check import check_ledger
+from ledger.states import EffectState
 from tests.support.aged import aged_issuer
 from tests.support.busy import Busy
+from tests.support.collecting import WINDOW_MS, asked, collect
 from tests.support.editing import Edit, assert_named
 from tests.support.ledger_edits_two import EDITS_TWO
-from tests.support.ledgers import attacker, without_guards
+from tests.support.ledger_stages import effect_in
+from tests.support.ledgers import CENT, START, attacker, made_book, without_guards
+from tests.support.ledgers import open_task as open_bare_task
 from tests.support.recount import recounted
 
 
@@ -104,3 +110,36 @@ def test_a_task_that_our_own_keys_signed_is_still_held_against_its_trail(
     )
     found = {row.what for row in aged.check().findings if row.where == f"tasks {changed.task_id}"}
     assert found == what
+
+
+@pytest.mark.spec("LED-02", "LED-06")
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        (
+            EffectState.SUCCEEDED,
+            {
+                *("effect_missing", "holdings", "repetition", "use_without_effect"),
+                *("collected_spend", "collected_takes"),
+            },
+        ),
+        (EffectState.DENIED, {"holdings"}),
+    ],
+)
+def test_where_no_span_names_what_was_collected_a_missing_tombstone_shows_by_what_it_left(
+    tmp_path: Path, state: EffectState, found: set[str]
+) -> None:
+    """A check may be given nothing that reads spans; what was ever permitted is missed all the same."""
+    book = made_book(tmp_path / "book")
+    ledger = book.open()
+    task = open_bare_task(ledger, "org", {CENT: 1_000})
+    effects = {
+        each: effect_in(ledger, task, each).effect_id for each in (EffectState.SUCCEEDED, EffectState.DENIED)
+    }
+    book.clock.now = START + WINDOW_MS
+    assert set(collect(ledger, asked())) == set(effects.values())
+    ledger.close()
+    assert check_ledger(book.path, keys=book.keys, stopwatch_ms=monotonic_ms).findings == ()
+    without_guards(book.path, f"DELETE FROM tombstones WHERE effect_id = '{effects[state]}'")  # noqa: S608
+    report = check_ledger(book.path, keys=book.keys, stopwatch_ms=monotonic_ms)
+    assert {row.what for row in report.findings} == found

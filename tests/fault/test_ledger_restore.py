@@ -9,8 +9,10 @@ from issuer import Issuer
 from issuer.clock import now_ms
 from issuer.restore.restoring import restore
 from ledger.model import InstantMs
+from ledger.sqlite.schema import SCHEMA_VERSION
+from ledger.timekeeping import CLOCK_BACKWARD_TOLERANCE_MS
 from tests.support.issuers import Made, budget_line, open_task, refund, standard_issuer
-from tests.support.ledgers import without_guards
+from tests.support.ledgers import attacker, without_guards
 from tests.support.restoring import (
     published,
     refused,
@@ -211,6 +213,12 @@ def bent_total(file: Path) -> None:
     without_guards(file, "UPDATE budgets SET settled = settled + 1 WHERE ceiling > 1")
 
 
+def of_another_release(file: Path) -> None:
+    raw = attacker(file)
+    raw.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    raw.close()
+
+
 def half(file: Path) -> None:
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])
@@ -236,6 +244,7 @@ def linked(file: Path) -> None:
         (bent_head, {"head_mac"}),
         (bent_total, {"backup_damaged"}),
         (half, {"malformed", "backup_damaged"}),
+        (of_another_release, {"schema_version"}),
         (nothing, {"not_a_ledger"}),
         (absent, {"missing"}),
         (linked, {"not_a_file"}),
@@ -273,3 +282,15 @@ def test_a_clock_behind_what_a_sink_has_seen_restores_nothing(made: Made) -> Non
     assert tree_of(made.folder) == before
     with made.open(reading=True) as issuer:
         assert issuer.show(effect).state == "admitted"
+
+
+def test_a_clock_a_moment_behind_what_a_sink_has_seen_restores_at_that_instant(made: Made) -> None:
+    """As any entry would: what time services correct is no reason to stop, and the ledger's time stands still."""
+    file = saved(made)
+    with made.open(clock=lambda: InstantMs(now_ms() + CLOCK_BACKWARD_TOLERANCE_MS)) as issuer:
+        effect = sent(issuer, "v1")
+        last = issuer._house.ledger.read(lambda view: view.last_entry_ms())
+    clock = InstantMs(last - CLOCK_BACKWARD_TOLERANCE_MS)
+    assert restore(made.profile, file, clock=lambda: clock).outcome.replayed == [effect]
+    with made.open() as issuer:
+        assert issuer._house.ledger.read(lambda view: view.last_entry_ms()) == last

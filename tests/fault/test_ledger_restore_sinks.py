@@ -1,4 +1,4 @@
-"""What a restore makes of the sinks: complete, lost, foreign, cut, forged; and how they go on in a new epoch (LED-08)."""
+"""What a restore makes of sinks: complete, lost, foreign, cut, forged; and how they go on in a new epoch (LED-08)."""
 
 import json
 import shutil

@@ -298,6 +298,21 @@ COLLECTED: Final = (
         "",
         f"DELETE FROM tombstones WHERE effect_id = {DENIED}",
     ),
+    an_edit(
+        "a story of no state that exists, and its tombstone",
+        "tombstone_without_trail",
+        "tombstones",
+        PAID,
+        f"UPDATE spans SET state_to = 'paid' WHERE effect_id = {PAID}",
+    ),
+    an_edit(
+        "a story of no state that exists, and no row",
+        "effect_missing",
+        "effects",
+        READY,
+        f"UPDATE spans SET state_to = 'paid' WHERE effect_id = {READY}",
+        f"DELETE FROM effects WHERE effect_id = {READY}",
+    ),
     an_edit("a collected effect back", "effect_collected", "effects", PAID, _put_back(PAID)),
     an_edit(
         "a collected effect back and its tombstone gone",

@@ -90,7 +90,7 @@ BROKEN: list[tuple[str, Break, str, int, str]] = [
     ("a key that the world can read", each_key(0o604), "keys_unavailable", 8, "open to others"),
     ("a key folder that others can read", lambda f: (f / "keys").chmod(0o755), "keys_unavailable", 8, "open to others"),
     ("no ledger folder", lambda f: shutil.rmtree(f / "ledger"), "ledger_unavailable", 8, ""),
-    ("no ledger", ledger_file(None), "ledger_unavailable", 8, "There is no ledger"),
+    ("no ledger", ledger_file(None), "ledger_unavailable", 8, "The ledger is gone"),
     ("no database", ledger_file(b"text" * 2048), "ledger_unavailable", 8, ""),
     ("an empty database", ledger_file(b""), "ledger_unavailable", 8, ""),
 ]  # fmt: skip

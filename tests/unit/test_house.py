@@ -172,7 +172,7 @@ def test_no_file_is_longer_than_the_limit() -> None:
     for path in listed_files():
         lines = len(path.read_bytes().splitlines())
         # What an earlier release wrote is data, and as long as it is.
-        if path.parent.name == "fixtures" or path.name == "CHANGELOG.md":
+        if "fixtures" in path.parts or path.name == "CHANGELOG.md":
             continue
         if path.suffix in COUNTED_SUFFIXES and lines > FILE_LINES_MAX:
             long.append(f"{path.relative_to(HOUSE)}: {lines}")

@@ -1,3 +1,4 @@
+import dataclasses
 import hashlib
 import os
 from collections.abc import Callable
@@ -6,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from audit.comparison import LEARNED_AFTER, Forms, span_holds
+from audit.comparison import LEARNED_AFTER, Forms, span_holds, span_says
 from audit.recorder import OtelRecorder
 from issuer.clock import monotonic_ms
 from issuer.instance import Instance, dead_instances, forget_instance
@@ -23,7 +24,7 @@ from ledger.model import (
 )
 from ledger.port import SpanColumns
 from ledger.sqlite.check import _part, check_ledger
-from ledger.sqlite.check_ground import FINDINGS_MAX, KEY_SHOWN_MAX, Ground, Proofs
+from ledger.sqlite.check_ground import FINDINGS_MAX, KEY_SHOWN_MAX, Ground, Proofs, amounts_said
 from ledger.sqlite.connection import DatabaseError
 from ledger.sqlite.stats import read_stats
 from ledger.states import EffectState
@@ -134,6 +135,36 @@ def test_a_span_with_an_edited_column_or_body_does_not_hold(
 def test_a_body_that_is_no_span_raises_what_a_check_expects(body: bytes) -> None:
     with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
         span_holds(LEDGER, replace(SPAN, body=body), Forms())
+
+
+@pytest.mark.spec("LED-06")
+def test_a_span_says_the_attributes_of_its_body_and_what_is_no_span_says_nothing() -> None:
+    assert span_says(SPAN.body)["permit.caller"] == "u-ana"
+    under_check = ground()
+    assert under_check.said(SPAN.body) == {}
+    under_check.proofs = dataclasses.replace(under_check.proofs, span_says=span_says)
+    assert under_check.said(SPAN.body)["permit.mode"] == "ordinary"
+    for body in (b"", b"[]", b"{}", b"1.5", b"\xff", b"[" * 100_000):
+        assert under_check.said(body) == {}
+
+
+@pytest.mark.spec("BUD-03", "SEC-01")
+@pytest.mark.parametrize(
+    ("texts", "amounts"),
+    [
+        (["EUR.cent=12", "publish=0"], {"EUR.cent": 12, "publish": 0}),
+        ([], {}),
+        (None, None),
+        (["[redacted:token]"], None),
+        (["EUR.cent=12", 7], None),
+        ("EUR.cent=12", None),
+    ],
+)
+def test_amounts_that_a_span_does_not_say_in_full_are_not_said(
+    texts: object, amounts: dict[str, int] | None
+) -> None:
+    said = {} if texts is None else {"permit.charged": texts}
+    assert amounts_said(said, "permit.charged") == amounts
 
 
 @pytest.mark.spec("AUD-04")

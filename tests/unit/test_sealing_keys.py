@@ -394,3 +394,54 @@ def test_rings_are_equal_where_ids_states_and_roots_are(tmp_path: Path) -> None:
     assert ring != ring_of(tmp_path / "e", {1: ("active", CANARY), 3: ("open_only", OTHER)})
     assert ring != ring_of(tmp_path / "f", {1: ("active", CANARY), 2: ("open_only", CANARY[::-1])})
     assert ring != object()
+
+
+LEDGER_ID = "led_" + "5a" * 16
+
+
+@pytest.mark.spec("ADM-06", "SEC-03")
+def test_a_ring_says_which_ledger_it_belongs_to_and_says_nothing_where_it_was_not_told(
+    tmp_path: Path,
+) -> None:
+    create_key_ring(tmp_path / "bound", root=CANARY, key_id=1, ledger_id=LEDGER_ID)
+    create_key_ring(tmp_path / "free", root=CANARY, key_id=1)
+    assert open_key_ring(tmp_path / "bound").ledger_id == LEDGER_ID
+    assert open_key_ring(tmp_path / "free").ledger_id is None
+    word = tmp_path / "bound" / "ledger"
+    assert word.stat().st_mode & 0o777 == 0o600
+    assert CANARY.hex() not in word.read_text()
+
+
+@pytest.mark.spec("ADM-06")
+def test_a_ring_whose_making_was_interrupted_before_its_first_key_is_begun_anew(tmp_path: Path) -> None:
+    create_key_ring(tmp_path / "keys", root=OTHER, key_id=2, ledger_id=LEDGER_ID)
+    (tmp_path / "keys" / "00000002.key").unlink()
+    create_key_ring(tmp_path / "keys", root=CANARY, key_id=1, ledger_id="led_" + "00" * 16)
+    assert open_key_ring(tmp_path / "keys").ledger_id == "led_" + "00" * 16
+
+
+@pytest.mark.spec("ADM-06", "SEC-03")
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        (b"", StorageFault.MALFORMED),
+        (b"v1 led_0 00000001 00\n", StorageFault.MALFORMED),
+        (f"v1 {LEDGER_ID} 00000001 {'0' * 64}\n".encode(), StorageFault.UNBOUND),
+        (f"v1 {LEDGER_ID} 00000009 {'0' * 64}\n".encode(), StorageFault.UNBOUND),
+        (f"v1 {LEDGER_ID} 00000001 {'0' * 64}\nmore\n".encode(), StorageFault.MALFORMED),
+    ],
+)
+def test_a_word_that_is_not_the_rings_own_refuses_the_ring(
+    tmp_path: Path, word: bytes, reason: StorageFault
+) -> None:
+    create_key_ring(tmp_path / "keys", root=CANARY, key_id=1, ledger_id=LEDGER_ID)
+    (tmp_path / "keys" / "ledger").write_bytes(word)
+    with pytest.raises(KeysUnavailable) as caught:
+        open_key_ring(tmp_path / "keys")
+    assert caught.value.reason is reason
+
+
+def test_a_ledger_id_of_another_form_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(Broken):
+        create_key_ring(tmp_path / "keys", root=CANARY, key_id=1, ledger_id="led_x")
+    assert list(tmp_path.iterdir()) == []

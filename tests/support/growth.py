@@ -1,8 +1,8 @@
 """An issuer's ledger made to grow, and what one admission costs in it: pages read and written, and time of the CPU.
 
-Run as `python -m tests.support.growth PROFILE MARKS COUNT`, it admits COUNT effects one by one, each between
-two marks, for a tracer of system calls to see. The cache of pages is thrown away before each, so that what is counted is
-what an admission needs and not what is left from the one before. Sinks are not waited for: they do not grow it.
+Run as `python -m tests.support.growth PROFILE MARKS COUNT`, it admits COUNT effects one by one, each between two marks,
+for a tracer of system calls to see. The cache of pages is thrown away before each, so that what is counted is what an
+admission needs and not what is left from the one before. Sinks are not waited for: they do not grow it.
 """
 
 import os

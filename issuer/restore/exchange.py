@@ -66,7 +66,7 @@ def exchange(
 
 
 def _move_away(places: Places, epoch: int, observe: Callable[[str], None]) -> Path | None:
-    if not any(path.exists() for path in _files(places)):
+    if not any(os.path.lexists(path) for path in _files(places)):
         return None
     kept = _new_folder(places.ledger_folder, f"before-epoch-{epoch}")
     marker = places.restoring / _GOING
@@ -82,7 +82,7 @@ def _move_away(places: Places, epoch: int, observe: Callable[[str], None]) -> Pa
 def _finish(places: Places) -> None:
     """Move what an interrupted exchange left of the old ledger to where its file went."""
     marker = places.restoring / _GOING
-    if places.ledger.exists() or not any(path.exists() for path in _files(places)):
+    if os.path.lexists(places.ledger) or not any(os.path.lexists(path) for path in _files(places)):
         return
     kept = places.ledger_folder / marker.read_text(encoding="ascii") if marker.exists() else None
     if kept is None or not kept.is_dir():

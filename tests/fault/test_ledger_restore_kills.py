@@ -45,12 +45,16 @@ def file_wrecked(made: Made) -> None:
     made.ledger.write_bytes(bytes(content))
 
 
+def linked_away(made: Made) -> None:
+    made.ledger.symlink_to(made.ledger.rename(made.folder / "elsewhere"))
+
+
 def halted(made: Made) -> None:
     set_halt(made.ledger, "tree")
 
 
 @pytest.mark.spec("LED-08", "LED-04")
-@pytest.mark.parametrize("harm", [everything_gone, head_gone, file_wrecked, halted])
+@pytest.mark.parametrize("harm", [everything_gone, head_gone, file_wrecked, linked_away, halted])
 def test_whatever_became_of_the_old_ledger_it_is_kept_and_the_new_one_works(
     made: Made, harm: Callable[[Made], None]
 ) -> None:

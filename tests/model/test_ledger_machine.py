@@ -21,13 +21,14 @@ from hypothesis.stateful import (
     rule,
 )
 
-from ledger.changes import CeilingGranted, EffectMoved, Step
+from ledger.changes import CeilingGranted, CeilingLowered, Change, EffectMoved, OverrunAccepted, Step
 from ledger.errors import Broken
-from ledger.model import CounterTake, Effect, Task, TaskState, Transition, TransitionName, Unit
+from ledger.model import CounterTake, Effect, Scope, Task, TaskState, Transition, TransitionName, Unit
 from ledger.port import Committed
 from ledger.states import EffectState
 from tests.support.ledgers import (
     CENT,
+    CLASS,
     HOUR_MS,
     START,
     admit,
@@ -64,7 +65,14 @@ class ModelTask:
     ceilings: Ceilings
     real: Task
     expires: int
-    is_open: bool = True
+    slots: int | None
+    state: TaskState = TaskState.OPEN
+    accepted: dict[Unit, int] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is neither frozen nor closed."""
+        return self.state is TaskState.OPEN
 
     def path(self) -> "list[ModelTask]":
         """Itself and its ancestors, leaf first."""
@@ -85,6 +93,7 @@ class ModelEffect:
     charged: dict[Unit, int] = field(default_factory=dict)
     over: dict[Unit, int] = field(default_factory=dict)
     took: int = 0
+    slot: int = 0
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -118,10 +127,25 @@ class LedgerMachine(RuleBasedStateMachine):
     def counted(self) -> int:
         return sum(effect.took for effect in self.all_effects)
 
+    def money(self, task: ModelTask, unit: Unit) -> tuple[int, int, int, int]:
+        """Reserved, settled and overrun, an accepted overrun being settled; and how much stands above the ceiling."""
+        held, charged, over = (self.total(task, what, unit) for what in ("holds", "charged", "over"))
+        accepted, ceiling = task.accepted.get(unit, 0), task.ceilings.get(unit, 0)
+        settled = charged + accepted
+        above = 0 if ceiling is None else max(0, held + settled - ceiling)
+        return held, settled, over - accepted, above
+
+    def full(self, task: ModelTask) -> str | None:
+        """Why no slot is free: each level that counts holds those of all below it."""
+        for level in task.path():
+            if level.slots is not None and sum(effect.slot for effect in self.below(level)) >= level.slots:
+                return "slots_exhausted"
+        return None
+
     def stopped(self, task: ModelTask) -> str | None:
         for level in task.path():
             if not level.is_open:
-                return "task_closed"
+                return f"task_{level.state}"
             if self.book.clock.now >= level.expires:
                 return "task_expired"
         return None
@@ -130,11 +154,11 @@ class LedgerMachine(RuleBasedStateMachine):
         """Why the money does not suffice: the lowest level first, units by name."""
         for level in effect.task.path():
             for unit in sorted(effect.cost):
-                if self.total(level, "over", unit):
+                held, settled, over, above = self.money(level, unit)
+                if over:
                     return "budget_overrun"
                 ceiling = level.ceilings.get(unit, 0)
-                used = self.total(level, "holds", unit) + self.total(level, "charged", unit)
-                if ceiling is not None and used + effect.cost[unit] > ceiling:
+                if above or (ceiling is not None and held + settled + effect.cost[unit] > ceiling):
                     return "budget_exceeded"
         return None
 
@@ -147,48 +171,97 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @initialize(target=tasks, left=st.integers(20, 60))
     def first_task(self, left: int) -> ModelTask:
-        return self.new_task(None, {CENT: left, FEE: 30}, START + LIFE_MS)
+        return self.new_task(None, {CENT: left, FEE: 30}, START + LIFE_MS, slots=40)
 
-    @rule(target=tasks, ceilings=st.sampled_from([{CENT: None, FEE: 10}, {CENT: 25, FEE: None}, {CENT: 9}]))
-    @precondition(lambda self: len(self.all_tasks) in {1, 2})
-    def useful_child(self, ceilings: Ceilings) -> ModelTask:
-        return self.new_task(self.all_tasks[-1], ceilings, START + LIFE_MS)
+    @rule(
+        target=tasks,
+        ceilings=st.sampled_from([{CENT: None, FEE: 10}, {CENT: 25, FEE: None}, {CENT: 9}]),
+        slots=st.sampled_from([None, 3]),
+    )
+    @precondition(lambda self: len(self.all_tasks) in {1, 2} and self.all_tasks[-1].is_open)
+    def useful_child(self, ceilings: Ceilings, slots: int | None) -> ModelTask:
+        return self.new_task(self.all_tasks[-1], ceilings, START + LIFE_MS, slots=slots)
 
-    def new_task(self, parent: ModelTask | None, ceilings: Ceilings, expires: int) -> ModelTask:
+    def new_task(
+        self, parent: ModelTask | None, ceilings: Ceilings, expires: int, *, slots: int | None
+    ) -> ModelTask:
         name = f"t{len(self.all_tasks)}"
-        real = open_task(
-            self.ledger, name, ceilings, None if parent is None else parent.real, expires_ms=expires
+        above = None if parent is None else parent.real
+        scope = Scope(classes={CLASS: slots})
+        real = open_task(self.ledger, name, ceilings, above, scope=scope, expires_ms=expires)
+        task = ModelTask(
+            name=name, parent=parent, ceilings=dict(ceilings), real=real, expires=expires, slots=slots
         )
-        task = ModelTask(name=name, parent=parent, ceilings=dict(ceilings), real=real, expires=expires)
         self.all_tasks.append(task)
         self.spans += 1
         return task
 
     @precondition(lambda self: len(self.all_tasks) < 7)
-    @rule(target=tasks, parent=tasks, ceilings=ceilings_of, hours=st.integers(1, 10))
-    def child_task(self, parent: ModelTask, ceilings: Ceilings, hours: int) -> ModelTask:
+    @rule(
+        target=tasks,
+        parent=tasks,
+        ceilings=ceilings_of,
+        hours=st.integers(1, 10),
+        slots=st.sampled_from([None, 1, 4]),
+    )
+    def child_task(self, parent: ModelTask, ceilings: Ceilings, hours: int, slots: int | None) -> ModelTask:
         if parent.is_open:
-            return self.new_task(parent, ceilings, START + hours * HOUR_MS)
+            return self.new_task(parent, ceilings, START + hours * HOUR_MS, slots=slots)
         with pytest.raises(Broken):
             open_task(self.ledger, "never", ceilings, parent.real)
         return parent
 
+    def change(self, task: ModelTask, name: TransitionName, change: Change, *, may: bool) -> bool:
+        """Try one change of a task; the ledger refuses what the model says it may not."""
+        step = Step(transition=Transition(name=name, story=task.real.task_id), changes=(change,))
+        if may:
+            commit_steps(self.ledger, step)
+            self.spans += 1
+        else:
+            with pytest.raises(Broken):
+                commit_steps(self.ledger, step)
+        return may
+
     @rule(task=tasks, unit=st.sampled_from(UNITS), amount=st.integers(1, 15))
     def grant(self, task: ModelTask, unit: Unit, amount: int) -> None:
-        granted = CeilingGranted(task_id=task.real.task_id, unit=unit, amount=amount)
-        transition = Transition(name=TransitionName.TASK_GRANTED, story=task.real.task_id)
-        commit_steps(self.ledger, Step(transition=transition, changes=(granted,)))
-        self.spans += 1
         ceiling = task.ceilings.get(unit, 0)
-        task.ceilings[unit] = None if ceiling is None else ceiling + amount
+        granted = CeilingGranted(task_id=task.real.task_id, unit=unit, amount=amount)
+        may = ceiling is not None and task.state is not TaskState.CLOSED
+        if self.change(task, TransitionName.TASK_GRANTED, granted, may=may) and ceiling is not None:
+            task.ceilings[unit] = ceiling + amount
+
+    @rule(task=tasks, unit=st.sampled_from(UNITS), to=st.integers(0, 30))
+    def lower(self, task: ModelTask, unit: Unit, to: int) -> None:
+        ceiling = task.ceilings.get(unit, 0)
+        lowered = CeilingLowered(task_id=task.real.task_id, unit=unit, ceiling=to)
+        may = (ceiling is None or to <= ceiling) and task.state is not TaskState.CLOSED
+        if self.change(task, TransitionName.TASK_LOWERED, lowered, may=may):
+            task.ceilings[unit] = to
+
+    @rule(task=tasks, unit=st.sampled_from(UNITS), amount=st.integers(1, 9))
+    def accept_overrun(self, task: ModelTask, unit: Unit, amount: int) -> None:
+        accepted = OverrunAccepted(task_id=task.real.task_id, unit=unit, amount=amount)
+        may = amount <= self.money(task, unit)[2]
+        if self.change(task, TransitionName.OVERRUN_ACCEPTED, accepted, may=may):
+            task.accepted[unit] = task.accepted.get(unit, 0) + amount
 
     @precondition(lambda self: sum(task.is_open for task in self.all_tasks) > 2)
-    @rule(task=tasks)
-    def close_task(self, task: ModelTask) -> None:
+    @rule(task=tasks, state=st.sampled_from([TaskState.CLOSED, TaskState.FROZEN]))
+    def stop_task(self, task: ModelTask, state: TaskState) -> None:
         if task.is_open:
-            move_task(self.ledger, task.real, TaskState.CLOSED)
+            move_task(self.ledger, task.real, state)
             self.spans += 1
-            task.is_open = False
+            task.state = state
+
+    @rule(task=tasks)
+    def thaw(self, task: ModelTask) -> None:
+        if task.state is TaskState.FROZEN:
+            move_task(self.ledger, task.real, TaskState.OPEN)
+            self.spans += 1
+            task.state = TaskState.OPEN
+        elif task.state is TaskState.CLOSED:
+            with pytest.raises(Broken):
+                move_task(self.ledger, task.real, TaskState.OPEN)
 
     @rule(target=effects, task=tasks, cost=costs_of, same=st.booleans(), hours=st.integers(1, 10))
     def prepare(self, task: ModelTask, cost: dict[Unit, int], same: bool, hours: int) -> ModelEffect | None:
@@ -211,12 +284,12 @@ class LedgerMachine(RuleBasedStateMachine):
         if effect is None or effect.state is not S.PREPARED:
             return
         take = CounterTake(counter="all", amount=amount, ceiling=COUNTER_CEILING, level="org")
-        expected = self.stopped(effect.task)
+        expected = self.stopped(effect.task) or self.full(effect.task)
         if expected is None and self.counted() + amount > COUNTER_CEILING:
             expected = "class_exhausted"
         self.answered(permit(self.ledger, effect.real, (take,)), expected)
         if expected is None:
-            effect.state, effect.took = S.PERMITTED, amount
+            effect.state, effect.took, effect.slot = S.PERMITTED, amount, 1
 
     @rule(effect=effects, ending=st.sampled_from([S.WITHDRAWN, S.EXPIRED, S.DENIED, S.REVOKED]))
     def end_early(self, effect: ModelEffect | None, ending: EffectState) -> None:
@@ -228,7 +301,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if may:
             commit_steps(self.ledger, step)
             self.spans += 1
-            effect.state, effect.took = ending, 0
+            effect.state, effect.took, effect.slot = ending, 0, 0
         else:
             with pytest.raises(Broken):
                 commit_steps(self.ledger, step)
@@ -276,7 +349,7 @@ class LedgerMachine(RuleBasedStateMachine):
             effect.over[unit] = charge - effect.charged[unit]
         effect.holds = {}
         if outcome is S.NO_EFFECT:
-            effect.took = 0
+            effect.took = effect.slot = 0
 
     def settling_of(self, effect: ModelEffect) -> str:
         if effect.state in {S.PREPARED, S.PERMITTED}:
@@ -339,14 +412,24 @@ class LedgerMachine(RuleBasedStateMachine):
         budgets = self.ledger.read(lambda view: [view.budget(task_id) for task_id in ids])
         for task, lines in zip(self.all_tasks, budgets, strict=True):
             for unit in UNITS:
-                sums = tuple(self.total(task, what, unit) for what in ("holds", "charged", "over"))
+                held, settled, over, above = self.money(task, unit)
                 ceiling = task.ceilings.get(unit, 0)
                 if unit not in lines:
-                    assert (ceiling, *sums) == (0, 0, 0, 0)
+                    assert (ceiling, held, settled, over) == (0, 0, 0, 0)
                     continue
                 found = lines[unit]
-                assert (found.ceiling, found.reserved, found.settled, found.overrun) == (ceiling, *sums)
-                assert found.ceiling is None or found.settled + found.reserved <= found.ceiling
+                assert (found.ceiling, found.reserved, found.settled) == (ceiling, held, settled)
+                assert (found.overrun, found.above) == (over, above)
+                assert found.ceiling is None or found.settled + found.reserved <= found.ceiling + above
+
+    @invariant()
+    def slots_agree_at_every_level_that_counts_and_none_is_used_twice(self) -> None:
+        counters = [f"slot|{task.real.task_id}|class|{CLASS}" for task in self.all_tasks]
+        used = self.ledger.read(lambda view: [view.counter(counter) for counter in counters])
+        for task, found in zip(self.all_tasks, used, strict=True):
+            told = sum(effect.slot for effect in self.below(task))
+            assert found == (0 if task.slots is None else told)
+            assert task.slots is None or found <= task.slots
 
     @invariant()
     def states_counters_and_trail_agree(self) -> None:
@@ -371,7 +454,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 # The base class of Hypothesis has no marks of its own; a test case of this name carries ours.
 TestLedgerMachine = pytest.mark.spec(
-    "BUD-01", "BUD-02", "BUD-03", "BUD-04", "BUD-05", "ADM-02", "PER-03", "POL-03", "LED-05"
+    "BUD-01", "BUD-02", "BUD-03", "BUD-04", "BUD-05", "BUD-06", "ADM-02", "PER-03", "POL-03", "LED-05"
 )(LedgerMachine.TestCase)
 TestLedgerMachine.settings = settings(max_examples=20, stateful_step_count=40, deadline=None)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from issuer import instance as instance_module
-from issuer.instance import Instance, boot_id
+from issuer.clock import boot_id
+from issuer.instance import Instance
 from ledger.errors import LedgerUnavailable
 
 BOOT = "11111111-2222-3333-4444-555555555555"

@@ -5,6 +5,7 @@ test module and again, with fresh folders, for each test. Settings of the issuer
 developer may have exported are removed: a test that needs one sets it itself.
 """
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +20,13 @@ settings.load_profile("house")
 
 STATE_FOLDERS = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
 FOREIGN_PREFIXES = ("ISSUER_", "OTEL_")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _let_go() -> Iterator[None]:
+    """Close what a module's tests left open in cycles: thousands of them share the descriptors of one process."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,4 @@
 import os
-import select
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from tests.support.kills import (
     step_number,
     untouched_state,
 )
+from tests.support.polling import readable
 from tests.support.service import Service, Step, answer, hang
 
 AMOUNT = 7
@@ -286,6 +286,6 @@ def test_the_command_of_a_killed_or_stopped_dispatch_does_not_outlive_its_deadli
 
 def read_within(descriptor: int) -> bytes:
     """Read what comes next, empty at the end; fail where nothing does."""
-    ready, _, _ = select.select([descriptor], [], [], PATIENCE_S)
+    ready = readable(descriptor, PATIENCE_S)
     assert ready, "nothing was said in time"
     return os.read(descriptor, 100)

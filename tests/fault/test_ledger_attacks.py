@@ -341,7 +341,7 @@ PERMIT = {
     "issued_ms": "issued_ms - 1",
     "tier": "'approval'",
     "permit_id": "'pmt_' || lower(hex(zeroblob(16)))",
-    "seal": "substr(seal, 1, length(seal) - 1) || 'A'",
+    "seal": "substr(seal, 1, length(seal) - 2) || iif(substr(seal, -2, 1) = 'A', 'B', 'A') || substr(seal, -1)",
     "caps": "'{}'",
 }
 

@@ -12,7 +12,6 @@ work and no clock. Silence means that somebody stopped holds the lock: then all 
 import json
 import os
 import random
-import select
 import signal
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from typing import Any, Final
 from issuer import Issuer
 from ledger.sqlite.connection import DRIVER
 from tests.support.cases import HOUSE
+from tests.support.polling import readable
 from tests.support.transitions import ACTOR, TASK
 
 SILENCE_S: Final = 0.2
@@ -114,7 +114,7 @@ class Crowd:
         """Give line after line of what is told; None is a silence."""
         rest = b""
         while True:
-            ready, _, _ = select.select([self.pipe[0]], [], [], SILENCE_S)
+            ready = readable(self.pipe[0], SILENCE_S)
             if not ready:
                 yield None
                 continue

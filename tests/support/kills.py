@@ -6,7 +6,6 @@ here waits for a fixed time: every wait is for a line that a process or the kern
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from issuer import Issuer
 from ledger.model import EffectId
 from ledger.states import EffectState
 from tests.support.committing import Job
+from tests.support.polling import readable
 
 PATIENCE_S: Final = 30.0
 """Longest wait for a line: a test that is wrong ends, one that is right never comes near it."""
@@ -126,7 +126,7 @@ class Child:
         while not self._has(fact, times):
             if self._has("ended"):
                 raise AssertionError(f"it ended without {fact}: {self._lines}")
-            ready, _, _ = select.select([self._pipe], [], [], max(0.0, until - time.monotonic()))
+            ready = readable(self._pipe, until - time.monotonic())
             if not ready:
                 raise AssertionError(f"waited in vain for {fact}: {self._lines}")
             data = os.read(self._pipe, 1 << 16)

@@ -1,5 +1,4 @@
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from issuer.operations.host_adapter import (
 )
 from ledger.canonical import canonical_bytes
 from ledger.model import DurationMs, EffectId, InstantMs
+from tests.support.polling import readable
 
 PATIENCE_S = 20.0
 LONG_MS = DurationMs(60_000)
@@ -37,8 +37,8 @@ class Signs:
 
     def read(self) -> bytes:
         """Wait for something; empty means that nobody is left who could write."""
-        readable, _, _ = select.select([self.descriptor], [], [], PATIENCE_S)
-        assert readable, "nothing was written, and somebody still could"
+        is_ready = readable(self.descriptor, PATIENCE_S)
+        assert is_ready, "nothing was written, and somebody still could"
         return os.read(self.descriptor, 4096)
 
     def read_to_end(self) -> bytes:

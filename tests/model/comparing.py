@@ -26,7 +26,7 @@ POINTS: Final = ("sinks_probed", "admission_acknowledged", "answered")
 NOBODY: Final = f"eff_{'0' * 32}"
 
 tally: Counter[str] = Counter()
-"""What was played since the process began: steps, commands, answers by code."""
+"""What was played: steps, deeds, answers by code."""
 
 
 def ms(text: str) -> int:
@@ -47,7 +47,6 @@ class Comparing(RuleBasedStateMachine):
     def __init__(self, book: Book) -> None:
         super().__init__()
         self.book = book
-        book.restore()
         self.clock = Clock(wall=START)
         self.adapter = ScriptedAdapter()
         self.opened = 0
@@ -56,15 +55,20 @@ class Comparing(RuleBasedStateMachine):
         self.task_ids: dict[str, TaskId] = {}
         self.claims: dict[int, str] = {}
         self.keys: dict[tuple[str, ...], bytes] = {}
-        self.depth = 0
         self.model = Reference(self.clock, 0)
+        self.seen = 0
+
+    def start(self) -> None:
+        """Begin at the beginning."""
+        self.book.restore()
         self.model.sequence = self.seen = self.look(lambda view: view.head().sequence)
 
     def teardown(self) -> None:
         """Close, and let the product's own check look at what was left."""
         for process in self.processes.values():
             process.issuer.close()
-        if sys.exc_info()[0] is None:  # else a difference is on its way, and would be hidden by what it left
+        # Where a difference is on its way already, what it left would only hide it.
+        if self.processes and sys.exc_info()[0] is None:
             checked = Issuer.ledger_check(self.book.made.profile)
             same(checked.more["findings"], [])
 
@@ -116,7 +120,7 @@ class Comparing(RuleBasedStateMachine):
                 return
             process.stop_at = None
             try:
-                assert next(story, "the model is at its end") == step
+                same(step, next(story, "nothing more"))
                 between.get(step, lambda: None)()
             except BaseException as problem:  # noqa: BLE001 - the product would take it for an answer that was lost
                 problems.append(problem)
@@ -124,12 +128,10 @@ class Comparing(RuleBasedStateMachine):
                 process.stop_at = stop_at
 
         process.stop_at = stop_at
-        self.depth += 1
         try:
             answer = ask(process.issuer)
         finally:
             process.stop_at = None
-            self.depth -= 1
         if problems:
             raise problems[0]
         try:

@@ -28,7 +28,7 @@ useful = st.fixed_dictionaries({name: st.sampled_from([9, 30, "inherit", "inheri
 grants = st.dictionaries(unit, st.sampled_from([0, 1, 2, 6]), max_size=2)
 lowered = st.dictionaries(unit, st.sampled_from([0, 2, 5, 9, 12]), max_size=2)
 
-count = st.sampled_from([1, 2, 3, 9, "inherit", "inherit"])
+count = st.sampled_from([1, 2, 3, 20, "inherit", "inherit"])
 classes = st.fixed_dictionaries({}, optional={"release": count, "refund": count}).filter(bool)
 operations = st.fixed_dictionaries(
     {}, optional=dict.fromkeys(["publish", "refund", "announce"], count)
@@ -75,6 +75,20 @@ outcomes = st.builds(
     word=st.sampled_from(["succeeded", "succeeded", "failed", "no_effect", "nothing", "lost", "not_sent"]),
     charged=st.none() | charges | st.just({"USD.cent": 1.5}),
 )
+
+
+meanwhile = st.sampled_from(
+    [
+        *(("sinks_probed", word) for word in ("frozen", "above frozen", "closed", "lowered", "over", "same")),
+        *(
+            ("admission_acknowledged", word)
+            for word in ("frozen", "above frozen", "closed", "late", "seen late")
+        ),
+        *(("answered", word) for word in ("frozen", "lowered", "late", "seen late")),
+        *((point, "clock set back") for point in ("sinks_probed", "admission_acknowledged", "answered")),
+    ]
+)
+"""Where a command stops, and what the other process does then (`Playing.meanwhile`)."""
 
 
 def root(name: str, money: int, slots: int, expires: int) -> NewTask:

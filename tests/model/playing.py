@@ -16,11 +16,6 @@ from tests.model.terms import HOUR, MINUTE, UNITS
 from tests.model.world import PENDING, UNRESOLVED, Effect, Request, Task
 
 LIVING: Final = (*PENDING, *UNRESOLVED)
-MEANWHILE: Final = (
-    *("frozen", "above frozen", "closed", "lowered", "late", "seen late", "over", "same", "clock set back"),
-)
-"""What the other process may do while a command is under way."""
-
 Between = Mapping[str, Callable[[], object]]
 
 

@@ -25,8 +25,8 @@ from tests.support.charging import ChargingAdapter, with_adapter
 from tests.support.issuers import Made, made_issuer
 
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
-START: Final = 1_900_017_000_000
-"""2030-03-17 23:30 in the owner's zone: a day ends soon, and it is another one than that of UTC."""
+START: Final = 1_900_018_320_000
+"""2030-03-17 23:52 in the owner's zone: a day ends in a moment, and that of UTC an hour later."""
 
 
 class ScriptedAdapter(ChargingAdapter):

@@ -9,6 +9,7 @@ A guard is a file `NAME.toml` beside this one:
     put  = "what stands there once the guard is gone"
     test = "tests/fault/test_x.py::test_that_must_fail"
 
+Where a second guard holds the same, `also = [{ file = "…", find = "…", put = "…" }]` takes that one away as well.
 A guard whose text is not found exactly once, or whose test still passes, or fails for another reason than a failed
 test, fails the run. Before any of that, every named test has to pass on the untouched copy.
 Usage: `python -m tests.guards.run [--third N] [--jobs N] [NAME …]`; `--third` plays the guards of one third (0..2).
@@ -39,15 +40,31 @@ KEYS = frozenset({"says", "spec", "file", "find", "put", "test"})
 
 
 @dataclass(frozen=True, kw_only=True)
+class Patch:
+    """One text of one file, and what stands there instead."""
+
+    file: str
+    find: str
+    put: str
+
+    def apply(self, folder: Path) -> str:
+        """Change the file in a copy; return an empty text, or what stood in the way."""
+        path = folder / self.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(self.find) != 1:
+            return f"its text stands {text.count(self.find)} times in {self.file}, not once"
+        path.write_text(text.replace(self.find, self.put), encoding="utf-8")
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Guard:
     """One guard and the test that claims it; `hangs` says that without the guard the test would never end."""
 
     name: str
     says: str
     spec: tuple[str, ...]
-    file: str
-    find: str
-    put: str
+    patches: tuple[Patch, ...]
     test: str
     hangs: bool = False
 
@@ -57,9 +74,11 @@ def read_guards(folder: Path = FOLDER) -> list[Guard]:
     guards = []
     for path in sorted(folder.glob("*.toml")):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-        if not KEYS <= table.keys() <= KEYS | {"hangs"}:
+        if not KEYS <= table.keys() <= KEYS | {"hangs", "also"}:
             raise SystemExit(f"{path.name}: a guard has exactly {', '.join(sorted(KEYS))}")
-        guards.append(Guard(name=path.stem, **{**table, "spec": tuple(table["spec"])}))
+        first = {key: table.pop(key) for key in ("file", "find", "put")}
+        patches = tuple(Patch(**row) for row in (first, *table.pop("also", ())))
+        guards.append(Guard(name=path.stem, patches=patches, **{**table, "spec": tuple(table["spec"])}))
     return guards
 
 
@@ -96,11 +115,9 @@ def played(guard: Guard) -> str:
     """Take one guard away and run its test; return an empty text where the test noticed, else what went wrong."""
     with tempfile.TemporaryDirectory(prefix="guard-") as name:
         folder = copied(Path(name) / "copy")
-        path = folder / guard.file
-        text = path.read_text(encoding="utf-8")
-        if text.count(guard.find) != 1:
-            return f"its text stands {text.count(guard.find)} times in {guard.file}, not once"
-        path.write_text(text.replace(guard.find, guard.put), encoding="utf-8")
+        for patch in guard.patches:
+            if problem := patch.apply(folder):
+                return problem
         try:
             run = run_tests(folder, [guard.test], Path(name) / "temp")
         except subprocess.TimeoutExpired:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from issuer import Issuer
+from issuer.clock import local_time, now_ms
 from ledger.model import EffectId, InstantMs
 from tests.support.issuers import Made, permitted, refund, standard_issuer
 from tests.support.racing import Child
@@ -16,7 +17,11 @@ from tests.support.service import Service, accept_then_close, answer
 from tests.support.witness import witness
 
 DAY_MS = 24 * 3_600_000
-NOON_MS = 1_796_126_400_000  # 2026-12-01T12:00:00Z
+NOON_MS = now_ms() // DAY_MS * DAY_MS + DAY_MS + DAY_MS // 2
+"""Tomorrow's noon in UTC: the ledger's first entries are of today, and no clock goes back behind them."""
+TODAY, TOMORROW = (local_time(InstantMs(NOON_MS + days * DAY_MS), "UTC").day for days in range(2))
+"""The days that the tests' clock shows."""
+
 AUTOMATIC_ONLY = """
 @id("any-refund")
 permit (principal is Actor in Group::"bots", action == Action::"issue", resource is Order);
@@ -126,8 +131,8 @@ def test_an_earlier_effect_is_seen_by_content_and_by_resource_where_it_stands(tm
 BOUNDS = [
     ("per_task = { permits = 100 }", "per_task = { permits = 2 }", "t1", "t1"),
     ("per_root = { permits = 200 }", "per_root = { permits = 2 }", "t1.b", "org"),
-    ('lifetime = "10m"', 'per_day = { permits = 2 }\nlifetime = "10m"', "t1.b", "2026-12-01"),
-    ('lifetime = "10m"', 'per_day = { "USD.cent" = 699 }\nlifetime = "10m"', "t1.b", "2026-12-01"),
+    ('lifetime = "10m"', 'per_day = { permits = 2 }\nlifetime = "10m"', "t1.b", TODAY),
+    ('lifetime = "10m"', 'per_day = { "USD.cent" = 699 }\nlifetime = "10m"', "t1.b", TODAY),
 ]  # fmt: skip
 
 
@@ -204,12 +209,12 @@ def test_a_day_begins_at_midnight_of_the_owners_zone(tmp_path: Path) -> None:
         assert snapshot(issuer, effect)["clock"]["minute_of_day"] == 24 * 60 - 1
         assert (refund(issuer, order="o-2").code, refund(issuer, order="o-2").more["level"]) == (
             "class_exhausted",
-            "2026-12-01",
+            TODAY,
         )
         clock.now += 1
         effect = permitted(refund(issuer, order="o-3"))
         assert snapshot(issuer, effect)["clock"]["minute_of_day"] == 0
-        assert refund(issuer, order="o-4").more["level"] == "2026-12-02"
+        assert refund(issuer, order="o-4").more["level"] == TOMORROW
         assert clock.now < NOON_MS + DAY_MS
 
 

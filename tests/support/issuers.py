@@ -125,7 +125,7 @@ def open_task(
     parent: str | None = None,
     subject: str | None = None,
     actors: Sequence[str] = (),
-    hours: int = 24,
+    hours: int = 72,
     classes: Mapping[str, int | str] | None = None,
     **scope: Mapping[str, int | str],
 ) -> Answer:

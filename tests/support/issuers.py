@@ -97,11 +97,16 @@ def made_issuer(folder: Path, profile: str, policies: Mapping[str, str]) -> Made
 
 
 def standard_issuer(
-    folder: Path, *, port: int, policy: str = STANDARD_POLICY, changes: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    port: int,
+    policy: str = STANDARD_POLICY,
+    changes: Mapping[str, str] | None = None,
+    hours: int = 24,
 ) -> Made:
     """Make the standard issuer F0 against the service at `port`; `changes` replaces texts of its profile.
 
-    Tasks: `org` 10,000; `t1` 1,000 below it; `t1.a` 400 and `t1.b` (inherit) below `t1`.
+    Tasks: `org` 10,000; `t1` 1,000 below it; `t1.a` 400 and `t1.b` (inherit) below `t1`; all for `hours`.
     """
     text = STANDARD_PROFILE.replace("@UID@", str(os.getuid())).replace("@PORT@", str(port))
     for old, new in (changes or {}).items():
@@ -110,10 +115,11 @@ def standard_issuer(
         text = text.replace(old, new)
     made = made_issuer(folder, text, {"policies.cedar": policy})
     with made.open() as issuer:
-        open_task(issuer, "org", budget={"USD.cent": 10_000}, subject="u-ana", actors=["agent-7", "agent-8"])
-        open_task(issuer, "t1", parent="org", budget={"USD.cent": 1_000})
-        open_task(issuer, "t1.a", parent="t1", budget={"USD.cent": 400}, actors=["agent-7"])
-        open_task(issuer, "t1.b", parent="t1", budget={"USD.cent": "inherit"}, actors=["agent-7"])
+        whom, one = ["agent-7", "agent-8"], ["agent-7"]
+        open_task(issuer, "org", budget={"USD.cent": 10_000}, subject="u-ana", actors=whom, hours=hours)
+        open_task(issuer, "t1", parent="org", budget={"USD.cent": 1_000}, hours=hours)
+        open_task(issuer, "t1.a", parent="t1", budget={"USD.cent": 400}, actors=one, hours=hours)
+        open_task(issuer, "t1.b", parent="t1", budget={"USD.cent": "inherit"}, actors=one, hours=hours)
     return made
 
 
@@ -125,7 +131,7 @@ def open_task(
     parent: str | None = None,
     subject: str | None = None,
     actors: Sequence[str] = (),
-    hours: int = 72,
+    hours: int = 24,
     classes: Mapping[str, int | str] | None = None,
     **scope: Mapping[str, int | str],
 ) -> Answer:

@@ -95,11 +95,12 @@ def opened_shop(
     clock: Callable[[], InstantMs] = now_ms,
     policy: str = STANDARD_POLICY,
     changes: Mapping[str, str] | None = None,
+    hours: int = 72,
 ) -> Iterator[Shop]:
     """Make a shop in `folder` and close it at the end; `changes` replaces further texts of its profile."""
     with Service() as service:
         made = standard_issuer(
-            folder, port=service.port, policy=policy, changes={**RELEASES, **(changes or {})}
+            folder, port=service.port, policy=policy, changes={**RELEASES, **(changes or {})}, hours=hours
         )
         with made.open(clock=clock) as issuer:
             yield Shop(service=service, issuer=issuer, made=made)

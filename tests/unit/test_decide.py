@@ -4,6 +4,7 @@ import json
 import queue
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.service import Service, accept_then_close, answer
 from tests.support.witness import witness
 
 DAY_MS = 24 * 3_600_000
+issuer_for_days = partial(standard_issuer, hours=72)
 NOON_MS = now_ms() // DAY_MS * DAY_MS + DAY_MS + DAY_MS // 2
 """Tomorrow's noon in UTC: the ledger's first entries are of today, and no clock goes back behind them."""
 TODAY, TOMORROW = (local_time(InstantMs(NOON_MS + days * DAY_MS), "UTC").day for days in range(2))
@@ -80,7 +82,7 @@ def test_the_effect_being_decided_counts_itself_nowhere_neither_at_issue_nor_at_
         "usage.day_permits",
     )
     with Service(answer(201)) as service:
-        made = standard_issuer(
+        made = issuer_for_days(
             tmp_path / "f0",
             port=service.port,
             policy=alone(*facts),
@@ -99,7 +101,7 @@ def test_the_effect_being_decided_counts_itself_nowhere_neither_at_issue_nor_at_
 @pytest.mark.spec("POL-02", "REP-03")
 def test_an_earlier_effect_is_seen_by_content_and_by_resource_where_it_stands(tmp_path: Path) -> None:
     with Service(accept_then_close(), answer(201), answer(402)) as service:
-        made = standard_issuer(tmp_path / "f0", port=service.port)
+        made = issuer_for_days(tmp_path / "f0", port=service.port)
         with made.open() as issuer:
             seen: list[dict[str, int]] = []
 
@@ -147,7 +149,7 @@ def test_a_bound_that_is_used_up_closes_the_automatic_tier_and_leaves_the_other_
     *, tmp_path: Path, old: str, new: str, task: str, level: str, policy: str, code: str
 ) -> None:
     changes = _possible(old, new, per_task=1)
-    with standard_issuer(tmp_path / "f0", port=9, policy=policy, changes=changes).open(
+    with issuer_for_days(tmp_path / "f0", port=9, policy=policy, changes=changes).open(
         clock=Clock()
     ) as issuer:
         permitted(refund(issuer, order="o-1", task="t1"))
@@ -164,7 +166,7 @@ def test_what_is_unknown_or_done_keeps_counting_and_what_provably_did_not_happen
     tmp_path: Path,
 ) -> None:
     with Service(accept_then_close(), answer(201), answer(402)) as service:
-        made = standard_issuer(
+        made = issuer_for_days(
             tmp_path / "f0",
             port=service.port,
             policy=AUTOMATIC_ONLY,
@@ -182,7 +184,7 @@ def test_what_is_unknown_or_done_keeps_counting_and_what_provably_did_not_happen
 def test_a_permit_that_expired_unused_gives_its_place_back(tmp_path: Path) -> None:
     clock = Clock()
     changes = {"per_task = { permits = 100 }": "per_task = { permits = 1 }"}
-    made = standard_issuer(tmp_path / "f0", port=9, policy=AUTOMATIC_ONLY, changes=changes)
+    made = issuer_for_days(tmp_path / "f0", port=9, policy=AUTOMATIC_ONLY, changes=changes)
     with made.open(clock=clock) as issuer:
         effect = permitted(refund(issuer))
         clock.now += 599_999
@@ -203,7 +205,7 @@ def test_a_day_begins_at_midnight_of_the_owners_zone(tmp_path: Path) -> None:
     clock.now += (
         6 * 3_600_000 + 1_800_000 - 1
     )  # 23:59:59.999 on that day in Kolkata, five and a half hours ahead
-    made = standard_issuer(tmp_path / "f0", port=9, policy=AUTOMATIC_ONLY, changes=changes)
+    made = issuer_for_days(tmp_path / "f0", port=9, policy=AUTOMATIC_ONLY, changes=changes)
     with made.open(clock=clock) as issuer:
         effect = permitted(refund(issuer, order="o-1"))
         assert snapshot(issuer, effect)["clock"]["minute_of_day"] == 24 * 60 - 1
@@ -223,7 +225,7 @@ def test_a_day_begins_at_midnight_of_the_owners_zone(tmp_path: Path) -> None:
 def test_a_policy_cannot_issue_above_what_one_permit_of_the_class_may_cost(
     tmp_path: Path, amount: int, code: str
 ) -> None:
-    with standard_issuer(tmp_path / "f0", port=9, policy=BOTH_TIERS).open() as issuer:
+    with issuer_for_days(tmp_path / "f0", port=9, policy=BOTH_TIERS).open() as issuer:
         assert refund(issuer, amount=amount).code == code
 
 
@@ -232,7 +234,7 @@ def test_a_class_that_is_never_automatic_leaves_everything_to_a_person(tmp_path:
     bounds = 'each = { "USD.cent" = 500 }\nper_task = { permits = 100 }\nper_root = { permits = 200 }\n'
     free = {'cost = { "USD.cent" = 1 }': 'cost = { "USD.cent" = 0 }'}
     policy = BOTH_TIERS + BOTH_TIERS.replace("Order", "Release").replace('@id("', '@id("release-')
-    made = standard_issuer(
+    made = issuer_for_days(
         tmp_path / "f0", port=9, policy=policy, changes={bounds: "automatic = false\n", **free}
     )
     with made.open() as issuer:
@@ -269,7 +271,7 @@ def test_processes_that_ask_at_once_cannot_slip_past_a_count_of_any_kind(
 ) -> None:
     for number, (old, new, _task, _level) in enumerate(BOUNDS):
         bound = new.replace("= 699", "= 900").replace("= 2 ", "= 3 ")
-        made = standard_issuer(tmp_path / f"f{number}", port=9, changes=_possible(old, bound, per_task=3))
+        made = issuer_for_days(tmp_path / f"f{number}", port=9, changes=_possible(old, bound, per_task=3))
         with made.open() as issuer:
             effects = [str(refund(issuer, order=f"o-{each}", hold=True).effect) for each in range(8)]
         assert _race(made, racers, effects) == ["awaiting_approval"] * 5 + ["permitted"] * 3, new

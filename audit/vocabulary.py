@@ -55,6 +55,7 @@ OUTCOMES: Final = frozenset(
         TransitionName.EFFECT_NO_EFFECT,
         TransitionName.EFFECT_UNKNOWN,
         TransitionName.EFFECT_REPORTED,
+        TransitionName.EFFECT_INSPECTED,
     },
 )
 """Spans of what already happened: refusing one would lose the outcome, not prevent it."""
@@ -173,6 +174,10 @@ ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType(
         "permit.evidence.source": _text("where the evidence comes from", _PRINTABLE, "printable ASCII"),
         "permit.reference": _text("the provider's word", _PRINTABLE, "printable ASCII", REFERENCE_LENGTH_MAX),
         "permit.late": Attribute(kind="flag", says="whether the evidence came after the outcome was unknown"),
+        "permit.contradicts": _text("what this evidence contradicts, and does not change", _WORD, "snake_case word"),
+        "permit.attempt": _text("inspect, or resend under the same key (REC-03)", _WORD, "snake_case word"),
+        "permit.seen": _text("what an inspection saw (REC-02)", _WORD, "snake_case word"),
+        "permit.fields": _texts("the names of the payload fields that were shown (EFF-10)", _NAME, "field name"),
         "permit.reason": _text("why", _WORD, "snake_case word"),
         "permit.command": _text("the command that was refused", _COMMAND, "command name"),
         "permit.instance": _text("the process that acts (ADM-07)", _VISIBLE, "visible ASCII", 64),
@@ -231,7 +236,7 @@ _DECISION: Final = _named(
 )
 _EVIDENCE: Final = _named(
     *("evidence.class", "evidence.source", "reference", "late", "reason", "cost", "charged", "overrun"),
-    *("refusal", "sink.name"),
+    *("refusal", "sink.name", "attempt", "seen", "contradicts"),
 )
 _MODE: Final = _named("mode")
 _EFFECT: Final = _named("mode", "task.id", "actor", "subject", "operation")
@@ -328,6 +333,14 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
             _EFFECT | _named("reason"), _ABOUT | _EVIDENCE, EffectState.UNKNOWN
         ),
         TransitionName.EFFECT_REPORTED: _shape(_EFFECT | _named("evidence.class"), _ABOUT | _EVIDENCE),
+        TransitionName.EFFECT_INSPECTING: _shape(_EFFECT | _named("attempt", "deadline_ms"), _ABOUT),
+        TransitionName.EFFECT_INSPECTED: _shape(
+            _EFFECT | _named("attempt", "evidence.class", "seen", "reason"), _ABOUT | _EVIDENCE
+        ),
+        TransitionName.EFFECT_ACKNOWLEDGED: _shape(
+            _EFFECT | _named("evidence.class", "reason"), _ABOUT | _EVIDENCE
+        ),
+        TransitionName.CONTENT_SHOWN: _shape(_EFFECT | _named("fields"), _ABOUT),
         TransitionName.REFUSED: _shape(
             _named("mode", "command", "refusal"),
             _ABOUT | _DECISION | _named("evidence.class", "expires_ms", "sink.name"),

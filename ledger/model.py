@@ -286,7 +286,10 @@ class EvidenceClass(StrEnum):
     """What kind of word an outcome rests on (REC-05, REC-07)."""
 
     SERVICE = "service"
+    INSPECTION = "inspection"
+    WRAPPER = "wrapper"
     HOST_CLAIM = "host_claim"
+    ACKNOWLEDGED = "acknowledged"
     NOT_SENT = "not_sent"
     NONE = "none"
 
@@ -396,6 +399,10 @@ class TransitionName(StrEnum):
     EFFECT_UNKNOWN = "effect.unknown"
     EFFECT_REPLAYED = "effect.replayed"
     EFFECT_REPORTED = "effect.reported"
+    EFFECT_INSPECTING = "effect.inspecting"
+    EFFECT_INSPECTED = "effect.inspected"
+    EFFECT_ACKNOWLEDGED = "effect.acknowledged"
+    CONTENT_SHOWN = "effect.content_shown"
     REFUSED = "refused"
 
 

@@ -46,6 +46,7 @@ class RefusalCode(StrEnum):
     PERMIT_BROKEN = "permit_broken"
     PREPARE_AGAIN = "prepare_again"
     CANNOT_PREPARE = "cannot_prepare"
+    TARGET_UNREADABLE = "target_unreadable"
     CLASS_EXHAUSTED = "class_exhausted"
     SLOTS_EXHAUSTED = "slots_exhausted"
     TASK_FULL = "task_full"
@@ -87,6 +88,7 @@ RETRYABLE: Final = MappingProxyType(
         RefusalCode.PERMIT_BROKEN: False,
         RefusalCode.PREPARE_AGAIN: False,
         RefusalCode.CANNOT_PREPARE: False,
+        RefusalCode.TARGET_UNREADABLE: True,
         RefusalCode.CLASS_EXHAUSTED: False,
         RefusalCode.SLOTS_EXHAUSTED: False,
         RefusalCode.TASK_FULL: True,

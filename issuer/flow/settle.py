@@ -47,7 +47,14 @@ _PROOFS: Mapping[Proof, EffectState] = {
     Proof.SUCCEEDED: EffectState.SUCCEEDED,
     Proof.FAILED: EffectState.FAILED,
     Proof.NO_EFFECT: EffectState.NO_EFFECT,
+    Proof.ACCEPTED: EffectState.UNKNOWN,
+    Proof.PARTIAL: EffectState.UNKNOWN,
     Proof.NOTHING: EffectState.UNKNOWN,
+}
+_REASONS: Mapping[Proof, str] = {
+    Proof.ACCEPTED: "service_accepted",
+    Proof.PARTIAL: "service_did_part",
+    Proof.NOTHING: "answer_proves_nothing",
 }
 
 
@@ -69,7 +76,7 @@ def from_answer(answer: Answer) -> Outcome:
         target=_PROOFS[answer.proof],
         evidence_class=EvidenceClass.NONE if answer.proof is Proof.NOTHING else EvidenceClass.SERVICE,
         source=answer.source,
-        reason="answer_proves_nothing" if answer.proof is Proof.NOTHING else "service_answered",
+        reason=_REASONS.get(answer.proof, "service_answered"),
         reference=answer.reference,
         charged=charged,
     )

@@ -45,12 +45,30 @@ class PreparationRefusedError(Exception):
         self.message = message
 
 
+class TargetUnreadableError(Exception):
+    """What the operation looks at before a decision or a commit could not be read; nothing was sent (EFF-06, EFF-07).
+
+    `reason` is a stable snake_case word; no message of a third party is kept.
+    """
+
+    def __init__(self, reason: str) -> None:
+        """Keep the reason."""
+        super().__init__(reason)
+        self.reason = reason
+
+
 class Proof(StrEnum):
-    """What an answer proves under the contract (OPR-01)."""
+    """What an answer proves under the contract (OPR-01).
+
+    `accepted` and `partial` leave the effect unknown: a submission that was taken is no job that was completed, and of
+    a part that happened the rest is not proven (REP-06).
+    """
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     NO_EFFECT = "no_effect"
+    ACCEPTED = "accepted"
+    PARTIAL = "partial"
     NOTHING = "nothing"
 
 
@@ -83,6 +101,12 @@ class Preparation:
     destination: Mapping[str, object]
     preconditions: Mapping[str, object] = field(default_factory=dict)
 
+    @property
+    def facts(self) -> Mapping[str, str | int | bool]:
+        """What was read before the decision, by name: known to the issuer, bound among the preconditions (POL-02)."""
+        facts = self.preconditions.get("facts", {})
+        return facts if isinstance(facts, Mapping) else {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
@@ -111,7 +135,8 @@ class Answer:
         proof: NOTHING where the answer is not declared (REP-05).
         reference: the provider's own reference as received, at most 256 printable ASCII characters, or empty.
         source: who said so, e.g. `http:201` or `file`; a stable word, never content.
-        charged: measured cost per unit where the service proves one, else None (then the maximum is charged).
+        charged: measured cost per unit where the service proves one, else None (then the maximum is charged). Beside
+            `partial` it is what the service proves of the cost so far; the whole maximum stays held.
     """
 
     proof: Proof
@@ -151,4 +176,66 @@ class Adapter(Protocol):
         Raises:
             NotDispatchedError: nothing was sent, provably.
         """
+        ...
+
+
+class Seen(StrEnum):
+    """What one inspection saw (REC-02). Only `found` and, under its terms, `absent` can resolve anything."""
+
+    FOUND = "found"
+    DIFFERS = "differs"
+    ABSENT = "absent"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What an inspection looks for: the effect exactly as it was bound. It sends nothing that changes anything.
+
+    Attributes:
+        remaining_ms: milliseconds that the whole attempt has, from its one fixed deadline (REC-01).
+    """
+
+    effect_id: EffectId
+    request: Request
+    preparation: Preparation
+    remaining_ms: DurationMs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What one inspection saw, and where.
+
+    Attributes:
+        seen: `found` only where what was found is this effect's own; another value in its place `differs`. A timeout,
+            an error, 401, 429, a redirect or an answer that cannot be read are `unclear`.
+        source: who said so, e.g. `http:404` or `file`; a stable word, never content.
+        reference: the provider's own reference as received, at most 256 printable ASCII characters, or empty.
+        charged: measured cost per unit where the service proves one, else None.
+    """
+
+    seen: Seen
+    source: str
+    reference: str = ""
+    charged: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """When "not found" proves that nothing happened (REC-02): the owner's terms.
+
+    Attributes:
+        after_ms: delay from the later of the sender's certain end and its deadline.
+        because: what makes a late acceptance impossible, in the owner's words.
+    """
+
+    after_ms: DurationMs
+    because: str
+
+
+class Inspector(Protocol):
+    """Trusted code that finds out what became of an effect, whoever sent it."""
+
+    def inspect(self, look: Look) -> Inspection:
+        """Look once, within the time given; whatever goes wrong is `unclear`, never an exception of the service's."""
         ...

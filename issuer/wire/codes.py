@@ -110,6 +110,13 @@ _STATES: Final = (
     _row("frozen", _E.DONE, 200, _N.STOP, "The task is frozen: it admits nothing until it is thawed."),
     _row("thawed", _E.DONE, 200, _N.STOP, "The task is open, as before it was frozen."),
     _row("accepted", _E.DONE, 200, _N.STOP, "It is accepted, and on record."),
+    _row(
+        "acknowledged",
+        _E.DONE,
+        200,
+        _N.STOP,
+        "The risk is acknowledged and on record; the effect stays unknown, and nothing is sent again.",
+    ),
     _row("collected_now", _E.DONE, 200, _N.STOP, "What was over is collected; its permits stay spent."),
     _row("backed_up", _E.DONE, 200, _N.STOP, "The copy is whole; keep it away from this machine."),
     _row(
@@ -257,6 +264,13 @@ _NOES: Final = (
         422,
         _N.STOP,
         "This cannot be done to that target as it is; nothing was sent.",
+    ),
+    _no(
+        _R.TARGET_UNREADABLE,
+        _E.UNAVAILABLE,
+        503,
+        _N.TELL_A_PERSON,
+        "What has to be looked at first cannot be read now; nothing was sent.",
     ),
     _no(
         _R.CLASS_EXHAUSTED,

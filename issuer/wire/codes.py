@@ -115,7 +115,7 @@ _STATES: Final = (
         _E.DONE,
         200,
         _N.STOP,
-        "The risk is acknowledged and on record; the effect stays unknown, and nothing is sent again.",
+        "The risk is acknowledged, and on record; the effect stays unknown.",
     ),
     _row("collected_now", _E.DONE, 200, _N.STOP, "What was over is collected; its permits stay spent."),
     _row("backed_up", _E.DONE, 200, _N.STOP, "The copy is whole; keep it away from this machine."),

@@ -121,6 +121,7 @@ EXITS = {
     "audit_pending": 5,
     "budget_exceeded": 6,
     "cannot_prepare": 7,
+    "target_unreadable": 8,
     "class_exhausted": 6,
     "ledger_full": 6,
     "already_consumed": 7,

@@ -54,7 +54,8 @@ def reference_page() -> str:
     return "\n".join(
         (
             f"{_INTRODUCTION}\n{keys}\n",
-            "## Refusals\n\nIn precedence order: where several apply, the first is given.\n",
+            "## Refusals\n\nIn order of precedence. A command answers with the first no that it meets in the order of its steps\n"
+            "([flow](../flow.md)); what one step finds together is told in this order.\n",
             _table(refusals),
             "## Other answers\n",
             _table(answers),

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from issuer.operations.contract import Adapter, Proof
+from issuer.operations.contract import Absence, Adapter, Inspector, Proof
 from issuer.operations.file_adapter import FileAction, FileAdapter, FileSettings
 from issuer.operations.host_adapter import HostAdapter, HostSettings
 from issuer.operations.http_adapter import HttpAdapter
@@ -55,6 +55,9 @@ class Operation:
         cost: per unit a fixed amount, or the name of the field that says it.
         key_kept_ms: how long the service remembers the idempotency key, or None.
         deadline_ms: from admission to the last moment at which something may be sent or reported.
+        inspector: finds out what became of an effect, or None where the owner declared no way to (REC-01).
+        absence: when not finding it proves that nothing happened, or None for never (REC-02).
+        reads_service: whether preparing, and looking again before a commit, asks a service (EFF-06).
     """
 
     name: str
@@ -71,6 +74,9 @@ class Operation:
     deadline_ms: DurationMs
     contract: str
     adapter: Adapter
+    inspector: Inspector | None = None
+    absence: Absence | None = None
+    reads_service: bool = False
 
     @property
     def is_sent_by_host(self) -> bool:
@@ -134,6 +140,14 @@ def _adapter(declared: Declared, *, folder: Path, credentials: Callable[[str], s
     assert_never(declared.adapter)  # type: ignore[arg-type]
 
 
+def _absence(declared: Declared) -> Absence | None:
+    """Return the owner's terms for absence; None where absence never proves anything (REC-02)."""
+    absent = None if declared.inspect is None else declared.inspect.absent
+    if absent is None or absent.after_ms is None or absent.because is None:
+        return None
+    return Absence(after_ms=absent.after_ms, because=absent.because)
+
+
 def _cost_source(cost: int | FieldRef) -> int | str:
     return cost.field if isinstance(cost, FieldRef) else cost
 
@@ -178,6 +192,8 @@ def _operation(profile: Profile, name: str, declared: Declared, adapter: Adapter
         deadline_ms=DISPATCH_DEADLINE_MS if declared.host is None else DurationMs(declared.host.deadline_ms),
         contract=operation_digest(profile, name),
         adapter=adapter,
+        absence=_absence(declared),
+        reads_service=declared.before is not None,
     )
 
 

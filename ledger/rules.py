@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ledger.changes import Change, CostSettled, EffectMoved, EvidenceAdded
 from ledger.model import (
     AMOUNT_MAX,
+    Amounts,
     Claim,
     CounterTake,
     Effect,
@@ -22,6 +23,8 @@ from ledger.model import (
     Permit,
     TaskState,
     Unit,
+    costs,
+    plain,
 )
 from ledger.refusals import Refusal, RefusalCode
 from ledger.states import EffectState
@@ -159,8 +162,9 @@ def evidence_of(
     reference: str,
     late: bool,
     now: InstantMs,
+    charged: Amounts | None = None,
 ) -> Evidence:
-    """Return one piece of evidence about `effect` as of `now` (REC-05)."""
+    """Return one piece of evidence about `effect` as of `now`; `charged` is what it says of costs (REC-05)."""
     return Evidence(
         effect_id=effect.effect_id,
         evidence_class=evidence_class,
@@ -169,4 +173,5 @@ def evidence_of(
         reference=reference,
         late=late,
         at_ms=now,
+        charged=costs(plain(charged or {})),
     )

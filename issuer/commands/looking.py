@@ -19,7 +19,7 @@ from issuer.flow.refusing import RefusedError
 from issuer.house import Visit
 from issuer.wire import Answer, code_of
 from ledger.errors import Fault, Malformed
-from ledger.model import Effect, Tombstone
+from ledger.model import Effect, Tombstone, plain
 from ledger.port import View
 from ledger.refusals import RefusalCode
 from ledger.states import EffectState
@@ -119,6 +119,7 @@ def _record(view: View, effect: Effect) -> dict[str, object]:
                 "proves": item.proves,
                 "reference": item.reference,
                 "late": item.late,
+                "charged": plain(item.charged),
                 "at": instant_text(item.at_ms),
             }
             for item in view.evidence(effect.effect_id)

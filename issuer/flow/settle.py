@@ -166,6 +166,7 @@ def _step(visit: Visit, effect: Effect, outcome: Outcome, *, late: bool, now: In
         reference=outcome.reference,
         late=late,
         now=now,
+        charged=outcome.charged,
     )
     said: dict[str, AttributeValue] = {
         "evidence_class": str(outcome.evidence_class),

@@ -32,6 +32,7 @@ from issuer.operations.contract import (
     Proof,
     Request,
 )
+from issuer.operations.declaration import Abilities
 from issuer.operations.http_answer import AnswerUnreadableError, read_answer
 from issuer.operations.http_settings import HttpSettings
 from issuer.operations.http_target import (
@@ -103,6 +104,13 @@ class HttpAdapter:
     def implementation(self) -> str:
         """Digest (hex) of source and settings (OPR-02)."""
         return self._implementation
+
+    @property
+    def abilities(self) -> Abilities:
+        """What this request and its answers can carry (OPR-01)."""
+        return Abilities(
+            proofs=frozenset(self._settings.proves.values()), key=self._settings.once is not None
+        )
 
     def prepare(self, request: Request) -> Preparation:
         """Render and resolve; the service hears nothing of it (EFF-06).

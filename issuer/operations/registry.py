@@ -11,18 +11,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, assert_never
 
+from issuer.operations.admitted_code import Factory
 from issuer.operations.contract import Absence, Adapter, Inspector, Proof
+from issuer.operations.declaration import Contract, RegistrationCode, RegistrationRefusedError, register
+from issuer.operations.deriving import DISPATCH_DEADLINE_MS, Parts, contract_of
 from issuer.operations.file_adapter import FileAction, FileAdapter, FileSettings
 from issuer.operations.host_adapter import HostAdapter, HostSettings
 from issuer.operations.http_adapter import HttpAdapter
 from issuer.operations.http_settings import HttpSettings
 from issuer.operations.payload import Field
+from issuer.operations.python_building import built_python
 from issuer.operations.templates import Template
 from issuer.profile import (
     ActionClass,
     FieldKind,
     FieldRef,
-    PayloadField,
     Profile,
     Visibility,
     operation_digest,
@@ -30,9 +33,6 @@ from issuer.profile import (
 from issuer.profile import Operation as Declared
 from ledger.model import DurationMs, Unit
 from policies import Attribute, Catalogue, ResourceType
-
-DISPATCH_DEADLINE_MS: Final = DurationMs(60_000)
-"""Time from admission to the end of an exchange that the issuer itself runs; a host declares its own."""
 
 _ATTRIBUTE_KINDS: Final = MappingProxyType(
     {
@@ -45,12 +45,16 @@ _ATTRIBUTE_KINDS: Final = MappingProxyType(
 )
 
 
+Handed = Mapping[str, Factory] | None
+"""Adapters that an embedding host handed over; None loads nothing of a third party."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One registered operation, ready to be prepared.
 
     Attributes:
-        contract: digest of everything the owner declared about it (OPR-02), hex.
+        terms: its contract, as registered; `contract` is the digest of everything the owner declared (OPR-02), hex.
         fields: payload fields in declared order.
         cost: per unit a fixed amount, or the name of the field that says it.
         key_kept_ms: how long the service remembers the idempotency key, or None.
@@ -72,6 +76,7 @@ class Operation:
     lifetime_ms: DurationMs | None
     key_kept_ms: DurationMs | None
     deadline_ms: DurationMs
+    terms: Contract
     contract: str
     adapter: Adapter
     inspector: Inspector | None = None
@@ -86,20 +91,6 @@ class Operation:
     def exposure(self, name: str) -> str:
         """Return how a payload field is declared: `public`, `sensitive` or `secret` (EFF-10)."""
         return next(field.exposure for field in self.fields if field.name == name)
-
-
-def _field(name: str, declared: PayloadField) -> Field:
-    low, high = declared.int_range or (None, None)
-    return Field(
-        name=name,
-        kind=str(declared.kind),  # type: ignore[arg-type]  # the same five words
-        exposure=str(declared.visibility),  # type: ignore[arg-type]  # the same three words
-        length_max=declared.string_bytes_max,
-        low=low,
-        high=high,
-        choices=tuple(declared.one_of or ()),
-        registry=declared.registry,
-    )
 
 
 def _proofs(declared: Declared) -> Mapping[int, Proof]:
@@ -140,14 +131,6 @@ def _adapter(declared: Declared, *, folder: Path, credentials: Callable[[str], s
     assert_never(declared.adapter)  # type: ignore[arg-type]
 
 
-def _absence(declared: Declared) -> Absence | None:
-    """Return the owner's terms for absence; None where absence never proves anything (REC-02)."""
-    absent = None if declared.inspect is None else declared.inspect.absent
-    if absent is None or absent.after_ms is None or absent.because is None:
-        return None
-    return Absence(after_ms=absent.after_ms, because=absent.because)
-
-
 def _cost_source(cost: int | FieldRef) -> int | str:
     return cost.field if isinstance(cost, FieldRef) else cost
 
@@ -157,43 +140,59 @@ def build_operations(
     *,
     folder: Path,
     credentials: Callable[[str], str],
+    adapters: Handed = MappingProxyType({}),
 ) -> Mapping[str, Operation]:
-    """Return every operation of `profile` by name; paths in it are relative to `folder`.
+    """Return every operation of `profile` by name, each registered; paths in it are relative to `folder`.
 
-    `credentials` gives a credential by name, at dispatch only.
+    Args:
+        profile: the owner's.
+        folder: where the profile is.
+        credentials: gives a credential by name, at dispatch only.
+        adapters: what an embedding host handed over, by name; None where nothing of a third party may be loaded,
+            because the issuer is only read.
 
     Raises:
-        ValueError: a declaration that an adapter cannot honour; the owner is at fault.
+        RegistrationRefusedError: a declaration that cannot hold or that an adapter cannot honour; the owner, or the
+            author of the adapter, is at fault.
     """
-    return MappingProxyType(
-        {
-            name: _operation(
-                profile, name, declared, _adapter(declared, folder=folder, credentials=credentials)
-            )
-            for name, declared in profile.operations.items()
-        },
-    )
+    built = {}
+    for name, declared in profile.operations.items():
+        try:
+            if declared.python is not None:
+                parts = built_python(name, declared.python, adapters)
+            else:
+                parts = Parts(adapter=_adapter(declared, folder=folder, credentials=credentials))
+        except ValueError as fault:
+            # Our own settings say in one sentence of ours what they refuse.
+            say = str(fault)
+            raise RegistrationRefusedError(RegistrationCode.SETTINGS_NOT_HONOURED, name, say) from None
+        built[name] = _operation(profile, name, parts)
+    return MappingProxyType(built)
 
 
-def _operation(profile: Profile, name: str, declared: Declared, adapter: Adapter) -> Operation:
-    kept = None if declared.proves is None else declared.proves.key_kept_ms
+def _operation(profile: Profile, name: str, parts: Parts) -> Operation:
+    declared = profile.operations[name]
+    registered = register(contract_of(profile, name, declared, parts), parts.adapter, parts.inspector)
+    terms = registered.contract
     return Operation(
         name=name,
-        version=declared.version,
-        action_class=declared.action_class,
-        bounds=profile.classes[declared.action_class],
-        resource_type=declared.resource.type,
-        resource_id=declared.resource.id.parsed,
-        recipients=tuple(recipient.parsed for recipient in declared.resource.recipients),
-        fields=tuple(_field(field, payload) for field, payload in declared.payload.items()),
+        version=terms.version,
+        action_class=terms.action_class,
+        bounds=profile.classes[terms.action_class],
+        resource_type=terms.resource_type,
+        resource_id=terms.resource_id,
+        recipients=terms.recipients,
+        fields=terms.payload,
         cost=MappingProxyType({unit: _cost_source(cost) for unit, cost in declared.cost.items()}),
-        lifetime_ms=declared.lifetime_ms,
-        key_kept_ms=None if kept is None else DurationMs(kept),
-        deadline_ms=DISPATCH_DEADLINE_MS if declared.host is None else DurationMs(declared.host.deadline_ms),
+        lifetime_ms=terms.lifetime_ms,
+        key_kept_ms=None if terms.idempotency is None else terms.idempotency.kept_ms,
+        deadline_ms=terms.deadline_ms,
+        terms=terms,
         contract=operation_digest(profile, name),
-        adapter=adapter,
-        absence=_absence(declared),
-        reads_service=declared.before is not None,
+        adapter=registered.adapter,
+        inspector=registered.inspector,
+        absence=None if terms.inspection is None else terms.inspection.absence,
+        reads_service=declared.before is not None or declared.python is not None,
     )
 
 

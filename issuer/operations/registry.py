@@ -15,15 +15,22 @@ from issuer.operations.contract import Absence, Adapter, Inspector, Proof
 from issuer.operations.file_adapter import FileAction, FileAdapter, FileSettings
 from issuer.operations.host_adapter import HostAdapter, HostSettings
 from issuer.operations.http_adapter import HttpAdapter
+from issuer.operations.http_before import BeforeSettings, ReadingAdapter
+from issuer.operations.http_document import AnswerParts
+from issuer.operations.http_inspect import HttpInspector, InspectSettings
+from issuer.operations.http_read import HttpReader
 from issuer.operations.http_settings import HttpSettings
+from issuer.operations.http_target import read_origin
 from issuer.operations.payload import Field
 from issuer.operations.templates import Template
 from issuer.profile import (
     ActionClass,
     FieldKind,
     FieldRef,
+    Inspect,
     PayloadField,
     Profile,
+    Proves,
     Visibility,
     operation_digest,
 )
@@ -33,6 +40,9 @@ from policies import Attribute, Catalogue, ResourceType
 
 DISPATCH_DEADLINE_MS: Final = DurationMs(60_000)
 """Time from admission to the end of an exchange that the issuer itself runs; a host declares its own."""
+
+Credentials = Callable[[str], str]
+"""Name to secret."""
 
 _ATTRIBUTE_KINDS: Final = MappingProxyType(
     {
@@ -109,11 +119,55 @@ def _proofs(declared: Declared) -> Mapping[int, Proof]:
         Proof.SUCCEEDED: declared.proves.succeeded,
         Proof.FAILED: declared.proves.failed,
         Proof.NO_EFFECT: declared.proves.no_effect,
+        Proof.ACCEPTED: declared.proves.accepted,
+        Proof.PARTIAL: declared.proves.partial,
     }
     return MappingProxyType({status: proof for proof, statuses in listed.items() for status in statuses})
 
 
-def _adapter(declared: Declared, *, folder: Path, credentials: Callable[[str], str]) -> Adapter:
+def _parts(declared: Proves | Inspect | None) -> AnswerParts:
+    if declared is None:
+        return AnswerParts()
+    return AnswerParts(charged=declared.charged, reference=declared.reference)
+
+
+def _adapter(declared: Declared, *, folder: Path, credentials: Credentials) -> Adapter:
+    """Return what carries an operation out; where the owner declared a read before it, behind that read."""
+    sends = _sender(declared, folder=folder, credentials=credentials)
+    if declared.before is None:
+        return sends
+    before = BeforeSettings(
+        url=declared.before.url.parsed,
+        bearer=declared.before.bearer,
+        etag=declared.before.etag,
+        facts=declared.before.facts,
+    )
+    return ReadingAdapter(sends, before, HttpReader(before.url, before.bearer, credentials))
+
+
+def _inspector(declared: Declared, *, credentials: Credentials) -> Inspector | None:
+    """Return who finds out at a service what became of an effect, whether the issuer sent it or a host (REC-01)."""
+    inspect = declared.inspect
+    if inspect is None or declared.file is not None:
+        return None
+    settings = InspectSettings(
+        found=inspect.found,
+        equals=None if inspect.equals is None else inspect.equals.parsed,
+        parts=_parts(inspect),
+    )
+    return HttpInspector(settings, HttpReader(inspect.url.parsed, _inspect_bearer(declared), credentials))
+
+
+def _inspect_bearer(declared: Declared) -> str | None:
+    """Return the credential of the inspection: its own, else that of the sending where the same origin is asked."""
+    inspect, http = declared.inspect, declared.http
+    if inspect is None or inspect.bearer is not None or http is None:
+        return None if inspect is None else inspect.bearer
+    same = read_origin(inspect.url.parsed) == read_origin(http.url.parsed)
+    return http.bearer if same else None
+
+
+def _sender(declared: Declared, *, folder: Path, credentials: Credentials) -> Adapter:
     if declared.http is not None:
         http = HttpSettings(
             method=declared.http.method,
@@ -124,6 +178,8 @@ def _adapter(declared: Declared, *, folder: Path, credentials: Callable[[str], s
             bearer=declared.http.bearer,
             once=declared.http.once,
             proves=_proofs(declared),
+            parts=_parts(declared.proves),
+            if_match=declared.http.if_match,
             timeout_s=DISPATCH_DEADLINE_MS // 2000,
         )
         return HttpAdapter(http, credentials)
@@ -156,11 +212,11 @@ def build_operations(
     profile: Profile,
     *,
     folder: Path,
-    credentials: Callable[[str], str],
+    credentials: Credentials,
 ) -> Mapping[str, Operation]:
     """Return every operation of `profile` by name; paths in it are relative to `folder`.
 
-    `credentials` gives a credential by name, at dispatch only.
+    `credentials` gives a credential by name, when a service is asked and not before.
 
     Raises:
         ValueError: a declaration that an adapter cannot honour; the owner is at fault.
@@ -168,14 +224,18 @@ def build_operations(
     return MappingProxyType(
         {
             name: _operation(
-                profile, name, declared, _adapter(declared, folder=folder, credentials=credentials)
+                profile,
+                name,
+                _adapter(declared, folder=folder, credentials=credentials),
+                _inspector(declared, credentials=credentials),
             )
             for name, declared in profile.operations.items()
         },
     )
 
 
-def _operation(profile: Profile, name: str, declared: Declared, adapter: Adapter) -> Operation:
+def _operation(profile: Profile, name: str, adapter: Adapter, inspector: Inspector | None) -> Operation:
+    declared = profile.operations[name]
     kept = None if declared.proves is None else declared.proves.key_kept_ms
     return Operation(
         name=name,
@@ -192,6 +252,7 @@ def _operation(profile: Profile, name: str, declared: Declared, adapter: Adapter
         deadline_ms=DISPATCH_DEADLINE_MS if declared.host is None else DurationMs(declared.host.deadline_ms),
         contract=operation_digest(profile, name),
         adapter=adapter,
+        inspector=inspector,
         absence=_absence(declared),
         reads_service=declared.before is not None,
     )

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 import pytest
 
 from issuer.operations.contract import Inspection, Inspector, Look, Preparation, Request, Seen
+from issuer.operations.http_adapter import AnswerUnreadableError, HttpAdapter
 from issuer.operations.http_document import AnswerParts
 from issuer.operations.http_inspect import HttpInspector, InspectSettings
 from issuer.operations.http_read import HttpReader
 from issuer.operations.templates import Template
 from ledger.model import DurationMs
-from tests.support.declared import CANARY, EFFECT, REQUEST, secrets
+from tests.support.declared import CANARY, EFFECT, REQUEST, secrets, send, settings
 from tests.support.service import (
     Service,
     Step,
     accept_then_close,
-    answer,
     close_before_read,
     closed_port,
     cut_body,
@@ -73,16 +73,17 @@ def test_an_inspection_is_one_read_that_names_the_effect() -> None:
     assert CANARY not in repr((one, vars(one)))
 
 
-@pytest.mark.spec("REC-01")
+@pytest.mark.spec("REC-01", "REP-05")
 def test_it_finds_what_happened_although_its_answer_was_lost() -> None:
     with Service(accept_then_close()) as service:
-        reader = HttpReader(Template.parse_url(service.url + "/?key={effect_id}"), None, secrets)
-        one = HttpInspector(InspectSettings(found="/items/0/id"), reader)
+        one = inspector(
+            service.url, url="/payments?key={effect_id}", equals="{effect_id}", found="/items/0/key"
+        )
         assert one.inspect(look()).seen is Seen.ABSENT
-        HttpReader(Template.parse_url(service.url + "/do"), None, secrets)
-        service.then(answer(201))
-        # Lookups of the scripted service are answered truthfully: nothing happened under this key.
-        assert [lookup.path for lookup in service.lookups] == [f"/?key={EFFECT}"]
+        with pytest.raises(AnswerUnreadableError):
+            send(HttpAdapter(settings(service.url), secrets))
+        assert one.inspect(look()) == Inspection(seen=Seen.FOUND, source="http:200")
+        assert (len(service.lookups), len(service.writes)) == (2, 1)
 
 
 TABLE: list[tuple[str, Step, Seen, str]] = [

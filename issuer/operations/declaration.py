@@ -400,7 +400,7 @@ def _has_reason(contract: Contract) -> bool:
     if absence is None:
         return True
     because = absence.because
-    return _is_whole(absence.after_ms, 1, AMOUNT_MAX) and type(because) is str and bool(because.strip())
+    return _is_whole(absence.after_ms, 0, AMOUNT_MAX) and type(because) is str and bool(because.strip())
 
 
 _RULES: Final[tuple[tuple[RegistrationCode, Callable[[Contract], bool]], ...]] = (

@@ -20,11 +20,11 @@ from issuer.operations.declaration import (
     Resend,
 )
 from issuer.operations.payload import Field
-from issuer.profile import Absent, PayloadField, Profile, cost_range, unserved
+from issuer.profile import Absent, PayloadField, Proves, cost_range
 from issuer.profile import Operation as Declared
 from ledger.model import DurationMs
 
-__all__ = ["DISPATCH_DEADLINE_MS", "Parts", "contract_of", "payload_fields"]
+__all__ = ["DISPATCH_DEADLINE_MS", "Parts", "contract_of", "payload_fields", "proofs_of"]
 
 DISPATCH_DEADLINE_MS: Final = DurationMs(60_000)
 """Time from admission to the end of an exchange that the issuer itself runs; a host declares its own."""
@@ -47,7 +47,7 @@ class Parts:
     inspector: Inspector | None = None
 
 
-def contract_of(profile: Profile, name: str, declared: Declared, parts: Parts) -> Contract:
+def contract_of(name: str, declared: Declared, parts: Parts) -> Contract:
     """Return the contract of one operation of an accepted profile.
 
     Raises:
@@ -67,15 +67,26 @@ def contract_of(profile: Profile, name: str, declared: Declared, parts: Parts) -
         cost=cost_range(declared),
         lifetime_ms=declared.lifetime_ms,
         deadline_ms=DISPATCH_DEADLINE_MS if declared.host is None else DurationMs(declared.host.deadline_ms),
-        conditional_write=_conditional(profile, name, declared),
+        conditional_write=_conditional(declared),
         idempotency=idempotency,
         resend=_resend(declared, idempotency),
         answers=_answers(declared),
-        charged=declared.python is not None and declared.python.charges,
-        inspection=_inspection(profile, name, declared),
+        charged=_charges(declared),
+        inspection=_inspection(declared),
         cleanup=() if declared.python is None else declared.python.cleanup,
         audit=AuditNeed.EVERY_REQUIRED_SINK,
     )
+
+
+def proofs_of(proves: Proves) -> Mapping[Proof, tuple[int, ...]]:
+    """Return the statuses by what each proves; a status that is in none proves nothing (REP-05)."""
+    return {
+        Proof.SUCCEEDED: proves.succeeded,
+        Proof.FAILED: proves.failed,
+        Proof.NO_EFFECT: proves.no_effect,
+        Proof.ACCEPTED: proves.accepted,
+        Proof.PARTIAL: proves.partial,
+    }
 
 
 def payload_fields(declared: Declared) -> tuple[Field, ...]:
@@ -97,12 +108,12 @@ def _field(name: str, declared: PayloadField) -> Field:
     )
 
 
-def _conditional(profile: Profile, name: str, declared: Declared) -> ConditionalWrite:
+def _conditional(declared: Declared) -> ConditionalWrite:
     if declared.python is not None:
         return ConditionalWrite(declared.python.conditional)
     if declared.file is not None:
         return ConditionalWrite.FILE_SYSTEM
-    if declared.http is not None and declared.http.if_match and _is_served(profile, name, "http.if_match"):
+    if declared.http is not None and declared.http.if_match:
         return ConditionalWrite.SERVICE
     return ConditionalWrite.NONE
 
@@ -127,11 +138,7 @@ def _resend(declared: Declared, idempotency: Idempotency | None) -> Resend | Non
 
 def _answers(declared: Declared) -> Mapping[str, Proof]:
     if declared.proves is not None:
-        listed = {
-            Proof.SUCCEEDED: declared.proves.succeeded,
-            Proof.FAILED: declared.proves.failed,
-            Proof.NO_EFFECT: declared.proves.no_effect,
-        }
+        listed = proofs_of(declared.proves)
         return {f"http:{status}": proof for proof, statuses in listed.items() for status in statuses}
     if declared.file is not None:
         return _FILE_ANSWERS[declared.file.action]
@@ -140,17 +147,18 @@ def _answers(declared: Declared) -> Mapping[str, Proof]:
     return {}  # A host's word is a claim and proves nothing (REC-07).
 
 
-def _inspection(profile: Profile, name: str, declared: Declared) -> InspectionTerms | None:
+def _inspection(declared: Declared) -> InspectionTerms | None:
     if declared.python is not None and declared.python.absent is not None:
         return InspectionTerms(by="python", absence=_absence(declared.python.absent))
-    if declared.inspect is not None and _is_served(profile, name, "inspect"):
+    if declared.inspect is not None:
         return InspectionTerms(by="http", absence=_absence(declared.inspect.absent))
     return None
 
 
-def _is_served(profile: Profile, name: str, key: str) -> bool:
-    """Say whether this release does what the key says; an operation that uses another one is refused as a whole."""
-    return f"operation.{name}.{key}" not in unserved(profile, name)
+def _charges(declared: Declared) -> bool:
+    if declared.python is not None:
+        return declared.python.charges
+    return declared.proves is not None and bool(declared.proves.charged)
 
 
 def _absence(declared: Absent) -> Absence | None:

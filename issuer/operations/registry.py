@@ -5,20 +5,17 @@ owner's registry supplies what matters). Nothing here touches the world; adapter
 Next: `issuer.flow.prepare` prepares effects of these operations.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final
 
 from issuer.operations.admitted_code import Factory
-from issuer.operations.contract import Absence, Adapter, Inspector, Proof
+from issuer.operations.building import Credentials, built_parts
+from issuer.operations.contract import Absence, Adapter, Inspector
 from issuer.operations.declaration import Contract, RegistrationCode, RegistrationRefusedError, register
-from issuer.operations.deriving import DISPATCH_DEADLINE_MS, Parts, contract_of
-from issuer.operations.file_adapter import FileAction, FileAdapter, FileSettings
-from issuer.operations.host_adapter import HostAdapter, HostSettings
-from issuer.operations.http_adapter import HttpAdapter
-from issuer.operations.http_settings import HttpSettings
+from issuer.operations.deriving import Parts, contract_of
 from issuer.operations.payload import Field
 from issuer.operations.python_building import built_python
 from issuer.operations.templates import Template
@@ -93,44 +90,6 @@ class Operation:
         return next(field.exposure for field in self.fields if field.name == name)
 
 
-def _proofs(declared: Declared) -> Mapping[int, Proof]:
-    if declared.proves is None:
-        return MappingProxyType({})
-    listed = {
-        Proof.SUCCEEDED: declared.proves.succeeded,
-        Proof.FAILED: declared.proves.failed,
-        Proof.NO_EFFECT: declared.proves.no_effect,
-    }
-    return MappingProxyType({status: proof for proof, statuses in listed.items() for status in statuses})
-
-
-def _adapter(declared: Declared, *, folder: Path, credentials: Callable[[str], str]) -> Adapter:
-    if declared.http is not None:
-        http = HttpSettings(
-            method=declared.http.method,
-            url=declared.http.url.parsed,
-            body=None
-            if declared.body is None
-            else {name: template.parsed for name, template in declared.body.items()},
-            bearer=declared.http.bearer,
-            once=declared.http.once,
-            proves=_proofs(declared),
-            timeout_s=DISPATCH_DEADLINE_MS // 2000,
-        )
-        return HttpAdapter(http, credentials)
-    if declared.file is not None:
-        settings = FileSettings(
-            action=FileAction(declared.file.action),
-            root=folder / declared.file.root,
-            path=declared.file.path.parsed,
-            content=None if declared.file.content is None else declared.file.content.parsed,
-        )
-        return FileAdapter(settings)
-    if declared.host is not None:
-        return HostAdapter(HostSettings(deadline_ms=declared.host.deadline_ms))
-    assert_never(declared.adapter)  # type: ignore[arg-type]
-
-
 def _cost_source(cost: int | FieldRef) -> int | str:
     return cost.field if isinstance(cost, FieldRef) else cost
 
@@ -139,7 +98,7 @@ def build_operations(
     profile: Profile,
     *,
     folder: Path,
-    credentials: Callable[[str], str],
+    credentials: Credentials,
     adapters: Handed = MappingProxyType({}),
 ) -> Mapping[str, Operation]:
     """Return every operation of `profile` by name, each registered; paths in it are relative to `folder`.
@@ -147,7 +106,7 @@ def build_operations(
     Args:
         profile: the owner's.
         folder: where the profile is.
-        credentials: gives a credential by name, at dispatch only.
+        credentials: gives a credential by name, when a service is asked and not before.
         adapters: what an embedding host handed over, by name; None where nothing of a third party may be loaded,
             because the issuer is only read.
 
@@ -161,7 +120,7 @@ def build_operations(
             if declared.python is not None:
                 parts = built_python(name, declared.python, adapters)
             else:
-                parts = Parts(adapter=_adapter(declared, folder=folder, credentials=credentials))
+                parts = built_parts(declared, folder=folder, credentials=credentials)
         except ValueError as fault:
             # Our own settings say in one sentence of ours what they refuse.
             say = str(fault)
@@ -172,7 +131,7 @@ def build_operations(
 
 def _operation(profile: Profile, name: str, parts: Parts) -> Operation:
     declared = profile.operations[name]
-    registered = register(contract_of(profile, name, declared, parts), parts.adapter, parts.inspector)
+    registered = register(contract_of(name, declared, parts), parts.adapter, parts.inspector)
     terms = registered.contract
     return Operation(
         name=name,

@@ -296,7 +296,10 @@ class EvidenceClass(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One piece of evidence about an effect's outcome, kept for ever (EFF-09, REC-05)."""
+    """One piece of evidence about an effect's outcome, kept for ever (EFF-09, REC-05).
+
+    `charged` is what it says that was charged, per unit, whatever was settled by it; empty where it says nothing.
+    """
 
     effect_id: EffectId
     evidence_class: EvidenceClass
@@ -305,6 +308,7 @@ class Evidence:
     reference: str
     late: bool
     at_ms: InstantMs
+    charged: Amounts = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -427,7 +427,7 @@ def claim_signed(row: Row) -> list[object]:
 
 
 def evidence_from(row: Row) -> Evidence:
-    """Build evidence from (effect_id, class, source, proves, reference, late, at_ms)."""
+    """Build evidence from (effect_id, class, source, proves, reference, late, at_ms, charged)."""
     return Evidence(
         effect_id=EffectId(row[0]),
         evidence_class=EvidenceClass(row[1]),
@@ -436,6 +436,7 @@ def evidence_from(row: Row) -> Evidence:
         reference=row[4],
         late=bool(row[5]),
         at_ms=InstantMs(row[6]),
+        charged=amounts_from(row[7]),
     )
 
 

@@ -20,6 +20,9 @@ SEAL_BYTES_MAX: Final = 2048
 TASK_TEXT_MAX: Final = 256 * 1024
 """Characters of a task's ceilings, or of its scope: 64 names of each kind at their longest fit."""
 
+AMOUNTS_TEXT_MAX: Final = 16 * 1024
+"""Characters of the amounts of one piece of evidence: far more units than an operation has."""
+
 OVERRUN_MAX: Final = AMOUNT_MAX * 512
 """Sum of overruns of one line: each effect in flight may report the largest amount, and none is lost (BUD-03)."""
 
@@ -251,7 +254,7 @@ CREATE TABLE settlements(
   charged INTEGER NOT NULL CONSTRAINT charged_range CHECK (charged BETWEEN 0 AND {AMOUNT_MAX}),
   overrun INTEGER NOT NULL CHECK (overrun BETWEEN 0 AND {AMOUNT_MAX}),
   sequence INTEGER NOT NULL REFERENCES spans(sequence),
-  PRIMARY KEY (effect_id, task_id, unit),
+  PRIMARY KEY (effect_id, task_id, unit, sequence),
   FOREIGN KEY (task_id, unit) REFERENCES budgets(task_id, unit)
 ) STRICT, WITHOUT ROWID;
 
@@ -264,6 +267,7 @@ CREATE TABLE evidence(
   reference TEXT NOT NULL CHECK (length(reference) <= 256),
   late INTEGER NOT NULL CHECK (late IN (0, 1)),
   at_ms INTEGER NOT NULL,
+  charged TEXT NOT NULL CHECK (length(charged) <= {AMOUNTS_TEXT_MAX}),
   PRIMARY KEY (effect_id, sequence)
 ) STRICT, WITHOUT ROWID;
 

@@ -22,7 +22,7 @@ SELECT 1, (SELECT count(*) FROM effects), (SELECT count(*) FROM tombstones),
   (SELECT coalesce(sum(length(request) + length(binding) + {EFFECT_ROW_BYTES}), 0) FROM effects)
   + (SELECT coalesce(sum(length(request) + {TOMBSTONE_ROW_BYTES}), 0) FROM tombstones)
   + (SELECT coalesce(sum(length(body) + {ROW_BYTES}), 0) FROM decisions)
-  + (SELECT coalesce(sum(length(reference) + {ROW_BYTES}), 0) FROM evidence),
+  + (SELECT coalesce(sum(length(reference) + length(charged) + {ROW_BYTES}), 0) FROM evidence),
   (SELECT count(*) FROM spans), (SELECT coalesce(sum(length(body) + {SPAN_ROW_BYTES}), 0) FROM spans)
 """
 """The row of `holdings` as the other rows make it: what the triggers below keep."""
@@ -39,6 +39,13 @@ _REPLAYING: Final = (
     f"AND name = '{TransitionName.EFFECT_REPLAYED}'"
 )
 """Asks whether the transaction is at a step of a restore."""
+
+_HELD_BEFORE: Final = """(SELECT amount FROM reservations AS r
+      WHERE r.effect_id = NEW.effect_id AND r.task_id = NEW.task_id AND r.unit = NEW.unit AND NOT EXISTS (
+        SELECT 1 FROM settlements AS s WHERE s.effect_id = NEW.effect_id AND s.task_id = NEW.task_id
+          AND s.unit = NEW.unit AND s.sequence <> NEW.sequence))"""
+"""What an effect still holds where something is charged for it: a charge that an operator acknowledged let go of all of
+it, and what an outcome charges beyond that is an overrun (REC-04, BUD-03)."""
 
 TRIGGERS: Final = f"""
 CREATE TRIGGER spans_contiguous BEFORE INSERT ON spans BEGIN
@@ -128,11 +135,11 @@ CREATE TRIGGER decisions_gone AFTER DELETE ON decisions BEGIN
 END;
 
 CREATE TRIGGER evidence_held AFTER INSERT ON evidence BEGIN
-  UPDATE holdings SET record_bytes = record_bytes + length(NEW.reference) + {ROW_BYTES};
+  UPDATE holdings SET record_bytes = record_bytes + length(NEW.reference) + length(NEW.charged) + {ROW_BYTES};
 END;
 
 CREATE TRIGGER evidence_gone AFTER DELETE ON evidence BEGIN
-  UPDATE holdings SET record_bytes = record_bytes - length(OLD.reference) - {ROW_BYTES};
+  UPDATE holdings SET record_bytes = record_bytes - length(OLD.reference) - length(OLD.charged) - {ROW_BYTES};
 END;
 
 CREATE TRIGGER tombstones_held AFTER INSERT ON tombstones BEGIN
@@ -246,16 +253,12 @@ CREATE TRIGGER reservations_apply AFTER INSERT ON reservations BEGIN
 END;
 
 CREATE TRIGGER settlements_apply AFTER INSERT ON settlements BEGIN
-  SELECT RAISE(ABORT, 'guard:charge_above_reservation') WHERE NEW.charged > coalesce((
-    SELECT amount FROM reservations WHERE effect_id = NEW.effect_id AND task_id = NEW.task_id AND unit = NEW.unit), 0);
+  SELECT RAISE(ABORT, 'guard:charge_above_reservation') WHERE NEW.charged > coalesce({_HELD_BEFORE}, 0);
   UPDATE budgets SET
-    reserved = reserved - coalesce((SELECT amount FROM reservations
-      WHERE effect_id = NEW.effect_id AND task_id = NEW.task_id AND unit = NEW.unit), 0),
+    reserved = reserved - coalesce({_HELD_BEFORE}, 0),
     settled = settled + NEW.charged,
     overrun = overrun + NEW.overrun,
-    above = coalesce(max(0, reserved - coalesce((SELECT amount FROM reservations
-      WHERE effect_id = NEW.effect_id AND task_id = NEW.task_id AND unit = NEW.unit), 0)
-      + settled + NEW.charged - ceiling), 0)
+    above = coalesce(max(0, reserved - coalesce({_HELD_BEFORE}, 0) + settled + NEW.charged - ceiling), 0)
     WHERE task_id = NEW.task_id AND unit = NEW.unit;
 END;
 

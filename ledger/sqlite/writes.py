@@ -340,9 +340,12 @@ class StepWriter:
             )
 
     def _settle(self, change: changes.CostSettled) -> None:
+        # What was charged before, by an acknowledgement, is held no more (REC-04).
         held = dict(
             self._raw.execute(
-                "SELECT unit, max(amount) FROM reservations WHERE effect_id = ? GROUP BY unit",
+                "SELECT unit, max(amount) FROM reservations AS r WHERE effect_id = ? AND NOT EXISTS ("
+                "SELECT 1 FROM settlements AS s WHERE s.effect_id = r.effect_id AND s.task_id = r.task_id "
+                "AND s.unit = r.unit) GROUP BY unit",
                 (change.effect_id,),
             ).fetchall(),
         )
@@ -366,8 +369,8 @@ class StepWriter:
     def _evidence(self, change: changes.EvidenceAdded) -> None:
         item = change.evidence
         self._raw.execute(
-            "INSERT INTO evidence(effect_id, sequence, class, source, proves, reference, late, at_ms) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO evidence(effect_id, sequence, class, source, proves, reference, late, at_ms, charged) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 item.effect_id,
                 self._here.position.sequence,
@@ -377,6 +380,7 @@ class StepWriter:
                 item.reference,
                 int(item.late),
                 item.at_ms,
+                rows.amounts_text(item.charged),
             ),
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from issuer.operations.contract import Adapter, Proof
+from issuer.operations.contract import Absence, Adapter, Inspector, Proof
 from issuer.operations.file_adapter import FileAction, FileAdapter, FileSettings
 from issuer.operations.host_adapter import HostAdapter, HostSettings
 from issuer.operations.http_adapter import HttpAdapter
@@ -55,6 +55,9 @@ class Operation:
         cost: per unit a fixed amount, or the name of the field that says it.
         key_kept_ms: how long the service remembers the idempotency key, or None.
         deadline_ms: from admission to the last moment at which something may be sent or reported.
+        inspector: finds out what became of an effect; None where the contract names no way (REC-01).
+        absence: when "not found" proves that nothing happened; None is never (REC-02).
+        resend: whether the contract proves that the same key cannot create another effect (REC-03).
     """
 
     name: str
@@ -71,6 +74,9 @@ class Operation:
     deadline_ms: DurationMs
     contract: str
     adapter: Adapter
+    inspector: Inspector | None = None
+    absence: Absence | None = None
+    resend: bool = False
 
     @property
     def is_sent_by_host(self) -> bool:
@@ -178,6 +184,7 @@ def _operation(profile: Profile, name: str, declared: Declared, adapter: Adapter
         deadline_ms=DISPATCH_DEADLINE_MS if declared.host is None else DurationMs(declared.host.deadline_ms),
         contract=operation_digest(profile, name),
         adapter=adapter,
+        resend=declared.proves is not None and declared.proves.resend is not None,
     )
 
 

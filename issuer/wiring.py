@@ -156,8 +156,7 @@ def registered_sinks(profile: Profile, ledger: Ledger) -> tuple[Sink, ...]:
 
 
 def _named_credentials(profile: Profile) -> frozenset[str]:
-    named = (operation.http.bearer for operation in profile.operations.values() if operation.http is not None)
-    return frozenset(name for name in named if name is not None)
+    return frozenset(name for operation in profile.operations.values() for name in operation.credentials)
 
 
 def open_house(

@@ -13,7 +13,11 @@ from typing import Final
 
 
 class RefusalCode(StrEnum):
-    """Every refusal, most severe first: where several apply, the first in this order is given."""
+    """Every refusal, in order of precedence.
+
+    A command answers with the first no that it meets in the order of its steps; what one step finds together is told in
+    this order.
+    """
 
     MALFORMED = "malformed"
     UNSUPPORTED = "unsupported"

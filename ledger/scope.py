@@ -88,8 +88,16 @@ def _used_by(effect: Effect) -> tuple[str, str, str]:
 
 def refuse_scope(path: tuple[PathNode, ...], effect: Effect) -> Refusal | None:
     """Refuse what a task on the path, leaf first, does not name (BUD-06)."""
+    return refuse_names(path, _used_by(effect))
+
+
+def refuse_names(path: tuple[PathNode, ...], names: tuple[str, str, str]) -> Refusal | None:
+    """Refuse a class, an operation or a resource (`Type:id`) that a task on the path, leaf first, does not name.
+
+    What is not an effect yet is asked about with this, before anything is looked at for it.
+    """
     for node in path:
-        for (kind, slots), name in zip(node.task.scope.names(), _used_by(effect), strict=True):
+        for (kind, slots), name in zip(node.task.scope.names(), names, strict=True):
             if slots is not None and name not in slots:
                 return Refusal(code=RefusalCode.OUTSIDE_TASK, field=kind, level=node.task.name)
     return None

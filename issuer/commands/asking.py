@@ -213,7 +213,7 @@ def _held(visit: Visit, effect: Effect) -> Answer:
         return _standing(visit.house, effect)
     operation = bound_operation(visit.house, effect)
     pinned = open_binding(visit.house, effect, operation)
-    changed = refuse_target(visit.house, pinned)
+    changed = refuse_target(visit.house, effect, pinned)
     visit.house.delivery.probe()
     restore_ballast(visit.house)
 

@@ -194,7 +194,7 @@ def _admitted(visit: Visit, effect: Effect, pinned: Pinned, winner: Winner) -> C
     if effect.state is EffectState.PERMITTED:
         visit.house.delivery.probe()
         restore_ballast(visit.house)
-        target = refuse_target(visit.house, pinned)
+        target = refuse_target(visit.house, effect, pinned)
     visit.house.observe(Reached.SINKS_PROBED)
     return admit(visit, effect, Attempt(pinned=pinned, winner=winner, target=target))
 

@@ -163,7 +163,7 @@ def _facts(house: House, pinned: Pinned, effect: Effect, locked: Locked, counted
         action_class=operation.action_class,
         resource_type=operation.resource_type,
         resource_id=pinned.resource_id,
-        attributes=visible,
+        attributes={**visible, **pinned.preparation.facts},
         cost=plain(effect.cost),
         remaining=plain(remaining(locked.path, house.units)),
         recipients=pinned.recipients,
@@ -217,9 +217,13 @@ def decide(
 
 
 def _record(pinned: Pinned, facts: Facts | None, decision: Decision) -> bytes:
-    """Return the record of a decision with a bounded snapshot; what is not public is named and withheld (POL-06)."""
+    """Return the record of a decision with a bounded snapshot; what is not public is named and withheld (POL-06).
+
+    What was read of an object is withheld wherever a field is: it is bound as a commitment there, as it may repeat it.
+    """
     fields = pinned.operation.fields
-    withheld = sorted(field.name for field in fields if field.exposure != "public")
+    hidden = [field.name for field in fields if field.exposure != "public"]
+    withheld = sorted({*hidden, *(pinned.preparation.facts if hidden else ())})
     return canonical_bytes(
         {
             "v": DECISION_VERSION,

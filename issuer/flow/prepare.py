@@ -2,7 +2,8 @@
 
 Rules: EFF-02, EFF-04, EFF-05, EFF-06 (no protected effect), EFF-10, EFF-11, EFF-12, SUR-02.
 Everything slow stands here, before the ledger's lock: strict reading of the payload, the owner's registries, the
-adapter's look at the target, the commitments. Nothing is stored in the ledger and nothing is sent.
+adapter's look at the target, the commitments. Nothing is stored in the ledger and nothing is sent. Where that look asks
+a service, the ask must first be one that its task allows, as far as this can be told without the lock.
 Next: step 2, `issuer.flow.decide`.
 """
 
@@ -23,7 +24,13 @@ from issuer.flow.binding import (
 from issuer.flow.refusing import RefusedError, unknown_name
 from issuer.house import House, Visit
 from issuer.ids import new_effect_id, new_request_key, random_bytes
-from issuer.operations.contract import PREPARE_BYTES_MAX, Preparation, PreparationRefusedError, Request
+from issuer.operations.contract import (
+    PREPARE_BYTES_MAX,
+    Preparation,
+    PreparationRefusedError,
+    Request,
+    TargetUnreadableError,
+)
 from issuer.operations.payload import UnknownReference, check_payload, chosen_entries, derive_cost
 from issuer.operations.registry import Operation
 from issuer.profile import Profile
@@ -43,7 +50,10 @@ from ledger.model import (
     costs,
     plain,
 )
-from ledger.refusals import RefusalCode
+from ledger.port import View
+from ledger.refusals import Refusal, RefusalCode
+from ledger.rules import refuse_actor, refuse_path
+from ledger.scope import refuse_names
 from ledger.states import EffectState
 
 PAYLOAD_BYTES_MAX: Final = 128 * 1024
@@ -181,12 +191,14 @@ def prepare(visit: Visit, read: ReadAsk) -> Draft:
     """Return the draft of a new effect.
 
     Raises:
-        RefusedError: the target cannot be prepared.
+        RefusedError: the target cannot be prepared, or a service is not asked about it for this task.
         Malformed: the cost cannot be derived.
     """
     operation = read.operation
-    pinned = pin(visit.house, operation, read.values)
     cost = costs(derive_cost(operation.cost, read.values))
+    if operation.reads_service:
+        _demand_allowed(visit.house, read)
+    pinned = pin(visit.house, operation, read.values)
     return Draft(
         effect_id=new_effect_id(),
         pinned=pinned,
@@ -198,6 +210,41 @@ def prepare(visit: Visit, read: ReadAsk) -> Draft:
         content_key=_content_key(visit.house, pinned, read.subject),
         resource_key=_resource_key(visit.house, operation.resource_type, pinned.resource_id),
     )
+
+
+def _demand_allowed(house: House, read: ReadAsk) -> None:
+    """Refuse an ask that its task does not allow, before a service is asked anything for it (EFF-06).
+
+    The decision under the lock asks all of this again; here it keeps the issuer from reading with its own credential
+    for whoever may not have it done.
+
+    Raises:
+        RefusedError: as the decision would refuse: task, actor, subject, or what the task does not name.
+    """
+    operation = read.operation
+    entries = chosen_entries(operation.fields, read.values, registry_rows(house.profile))
+    resource_id = _named_resource(operation.resource_id.render(read.values, entries, None))
+    key = _resource_key(house, operation.resource_type, resource_id)
+    shown = _shown_resource(operation, resource_id, key)
+    names = (operation.action_class, operation.name, f"{operation.resource_type}:{shown}")
+
+    def look(view: View) -> Refusal | None:
+        task = view.task_named(read.ask.task)
+        path = () if task is None else view.path(task.task_id)
+        return (
+            refuse_path(path, house.now())
+            or refuse_actor(path, read.ask.actor, read.subject)
+            or refuse_names(path, names)
+        )
+
+    no = house.ledger.read(look)
+    if no is not None:
+        raise RefusedError(no.code, field=no.field, level=no.level)
+
+
+def _shown_resource(operation: Operation, resource_id: str, resource_key: bytes) -> str:
+    """Return the name under which an object stands on record: hidden where it repeats what is not public."""
+    return HIDDEN + resource_key.hex() if hides_resource(operation) else resource_id
 
 
 def _known_names(house: House, ask: Ask) -> str:
@@ -229,10 +276,12 @@ def pin(house: House, operation: Operation, values: Values) -> Pinned:
     """Render what the owner's templates say and let the adapter look at the target (EFF-06).
 
     Raises:
-        RefusedError: the adapter cannot prepare this target.
+        RefusedError: the adapter cannot prepare this target, or what has to be looked at first cannot be read.
+        Malformed: the owner's name for the object cannot stand in an answer.
     """
     entries = chosen_entries(operation.fields, values, registry_rows(house.profile))
     request = Request(values=values, registries=entries)
+    resource_id = _named_resource(operation.resource_id.render(values, entries, None))
     try:
         preparation = _looked(operation, request)
     except PreparationRefusedError as fault:
@@ -241,10 +290,12 @@ def pin(house: House, operation: Operation, values: Values) -> Pinned:
             field=fault.field or fault.code,
             say=_WHY.get(fault.code, fault.message),
         ) from None
+    except TargetUnreadableError as fault:
+        raise RefusedError(RefusalCode.TARGET_UNREADABLE, field=fault.reason) from None
     return Pinned(
         operation=operation,
         values=values,
-        resource_id=_named_resource(operation.resource_id.render(values, entries, None)),
+        resource_id=resource_id,
         recipients=tuple(template.render(values, entries, None) for template in operation.recipients),
         preparation=preparation,
         salts={part: random_bytes(SALT_BYTES).hex() for part in salted_parts(operation)},
@@ -256,6 +307,7 @@ def _looked(operation: Operation, request: Request) -> Preparation:
 
     Raises:
         PreparationRefusedError: the target cannot be prepared, or what was found of it cannot be bound.
+        TargetUnreadableError: it cannot be looked at.
     """
     found = operation.adapter.prepare(request)
     parts = [dict(found.actual), dict(found.destination), dict(found.preconditions)]
@@ -363,7 +415,7 @@ def drafted_effect(visit: Visit, draft: Draft, path: tuple[PathNode, ...], now: 
         revision=visit.house.profile.digest,
     )
     body = binding_body(draft.pinned, names, cost=plain(draft.cost), expires_ms=expires)
-    shown = HIDDEN + draft.resource_key.hex() if hides_resource(operation) else draft.pinned.resource_id
+    shown = _shown_resource(operation, draft.pinned.resource_id, draft.resource_key)
     return Effect(
         effect_id=draft.effect_id,
         state=EffectState.PREPARED,

@@ -22,11 +22,15 @@ from issuer.flow.prepare import (
 )
 from issuer.flow.refusing import RefusedError
 from issuer.house import House, Visit
+from issuer.operations.contract import TargetUnreadableError
 from issuer.operations.registry import Operation
 from issuer.sealing import ProtectedContentMissing, SealBroken
 from ledger.errors import LedgerCorrupt
-from ledger.model import EFFECT_ID_PATTERN, Effect, EffectId, Tombstone, plain
+from ledger.model import EFFECT_ID_PATTERN, Effect, EffectId, InstantMs, Tombstone, plain
+from ledger.port import View
 from ledger.refusals import Refusal, RefusalCode
+from ledger.rules import refuse_expiry, refuse_path, refuse_permit
+from ledger.scope import refuse_scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +211,28 @@ def refuse_restated_over(house: House, effect: Effect, restated: Restated) -> Re
     return None if field is None else Refusal(code=RefusalCode.MISMATCH, field=field.removeprefix("payload."))
 
 
-def refuse_target(house: House, pinned: Pinned) -> Refusal | None:
-    """Refuse where the object is no longer what was prepared (EFF-07)."""
-    word = pinned.operation.adapter.still_holds(request_of(house, pinned), pinned.preparation)
+def refuse_target(house: House, effect: Effect, pinned: Pinned) -> Refusal | None:
+    """Refuse where the object is no longer what was prepared, or cannot be looked at (EFF-07).
+
+    Where that look asks a service, the effect must be one that could be used now: nobody makes the issuer read with
+    its own credential for a task that is closed or a permit that is over (EFF-06).
+    """
+    if pinned.operation.reads_service:
+        no = house.ledger.read(lambda view: _refuse_unusable(view, effect, house.now()))
+        if no is not None:
+            return no
+    try:
+        word = pinned.operation.adapter.still_holds(request_of(house, pinned), pinned.preparation)
+    except TargetUnreadableError as fault:
+        return Refusal(code=RefusalCode.TARGET_UNREADABLE, field=fault.reason)
     return None if word is None else Refusal(code=RefusalCode.PREPARE_AGAIN, field=word)
+
+
+def _refuse_unusable(view: View, effect: Effect, now: InstantMs) -> Refusal | None:
+    """Refuse what the transaction is going to refuse anyway, whatever the object is like; it asks all of it again."""
+    path, permit = view.path(effect.task_id), view.permit(effect.effect_id)
+    over = refuse_expiry(effect, now)
+    if permit is not None:
+        used, in_trail = view.is_used(permit.permit_id), view.was_admitted(effect.effect_id)
+        over = refuse_permit(permit, used=used, in_trail=in_trail, now=now)
+    return over or refuse_path(path, now) or refuse_scope(path, effect)

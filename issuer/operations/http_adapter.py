@@ -11,16 +11,17 @@ pinned address only), EFF-06 (preparation asks the resolver, never the service),
 5. A declared status proves what the owner declared, and only where the whole answer arrived: an answer cut
    short is `NOTHING`, even after a declared success status, because whatever cut it is not the service alone.
 
-Not here: what a body says (no reference is taken), and inspection. Next: `issuer.flow` settles the answer.
+6. Of a body only what the owner declared is taken: a charge and the provider's reference. Where a declared
+   charge cannot be read, the answer proves nothing.
+7. With `if_match` the entity tag that was read before the decision goes along, so that the service itself
+   refuses a write to what has changed (RFC 9110, section 13.1.1).
+
+Not here: reading before a decision (`http_before`) and inspection (`http_inspect`). Next: `issuer.flow`
+settles the answer.
 """
 
-import re
-import socket
-import ssl
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from issuer.operations.contract import (
@@ -32,11 +33,15 @@ from issuer.operations.contract import (
     Proof,
     Request,
 )
-from issuer.operations.http_answer import AnswerUnreadableError, read_answer
+from issuer.operations.http_answer import AnswerUnreadableError, ReceivedAnswer, read_answer
+from issuer.operations.http_connection import Connector, Exchange, Message, authorization
+from issuer.operations.http_document import ANSWER_BYTES_MAX, read_document
 from issuer.operations.http_settings import HttpSettings
+from issuer.operations.http_tag import is_strong
 from issuer.operations.http_target import (
     Resolver,
-    is_address,
+    checked_addresses,
+    fill_effect_id,
     pin_addresses,
     read_origin,
     render_target,
@@ -49,17 +54,15 @@ from ledger.model import EffectId
 
 __all__ = ["AnswerUnreadableError", "HttpAdapter", "HttpSettings"]
 
-CREDENTIAL_BYTES_MAX: Final = 8 * 1024
-"""Bytes of a bearer token: common servers take header lines up to this."""
-
-_BEARER: Final = re.compile(rf"[!-~]{{1,{CREDENTIAL_BYTES_MAX}}}")
-
 _SIZING_EFFECT_ID: Final = EffectId("eff_" + "0" * 32)
 """Stands in for the identity while preparation measures the body; every identity has this length."""
 
+_COSTING: Final = frozenset({Proof.SUCCEEDED, Proof.FAILED, Proof.PARTIAL})
+"""Proofs beside which a declared charge has to be readable: what happened, or was tried, may have cost."""
+
 _SOURCES: Final = (
-    *("http_adapter.py", "http_answer.py", "http_settings.py", "http_target.py", "templates.py"),
-    *("contract.py", "implementation.py"),
+    *("http_adapter.py", "http_answer.py", "http_connection.py", "http_document.py", "http_settings.py"),
+    *("http_tag.py", "http_target.py", "templates.py", "contract.py", "implementation.py"),
 )
 """What decides about the bytes that leave and about what an answer proves (OPR-02)."""
 
@@ -93,7 +96,7 @@ class HttpAdapter:
         self._credentials = credentials
         self._resolve = resolve
         self._ticks = ticks
-        self._tls = _tls_context(settings.ca_pem) if self._origin.scheme == "https" else None
+        self._connector = Connector(self._origin, ca_pem=settings.ca_pem, ticks=ticks)
         self._implementation = implementation_digest(self.kind, _SOURCES, settings.digest_body())
 
     def __repr__(self) -> str:
@@ -142,32 +145,42 @@ class HttpAdapter:
 
         Raises:
             NotDispatchedError: `deadline_passed`, `destination_changed`, `request_not_renderable`,
-                `credential_missing`, `credential_unusable`, `connect_failed` or `tls_failed`.
+                `tag_missing`, `credential_missing`, `credential_unusable`, `connect_failed` or `tls_failed`.
             AnswerUnreadableError: something came back that is no answer; the outcome is unknown.
             OSError: the connection broke or the deadline passed after sending began; likewise unknown.
         """
         end_s = self._ticks() + min(float(self._settings.timeout_s), order.remaining_ms / 1000)
-        self._left_s(end_s)
+        self._connector.left_s(end_s)
         addresses = self._pinned_addresses(order)
         message = self._message(order)
-        connection = self._connect(addresses, end_s)
-        with connection:
-            self._left_s(end_s)
+        with self._connector.connect(addresses, end_s) as connection:
+            self._connector.left_s(end_s)
             # The first byte may leave from here on: nothing below raises NotDispatchedError (REP-05).
-            exchange = _Exchange(connection, end_s, self._ticks)
+            exchange = Exchange(connection, end_s, self._ticks)
             exchange.send(message)
-            received = read_answer(exchange.receive, body_bytes_max=self._settings.response_bytes_max)
-        proof = self._settings.proves.get(received.status, Proof.NOTHING)
-        if not received.is_whole:
-            return Answer(proof=Proof.NOTHING, source=f"http:{received.status}:cut")
-        return Answer(proof=proof, source=f"http:{received.status}")
+            received = read_answer(
+                exchange.receive,
+                body_bytes_max=self._settings.response_bytes_max,
+                kept_bytes_max=ANSWER_BYTES_MAX if self._settings.parts.are_wanted else 0,
+            )
+        return self._proven(received)
 
-    def _left_s(self, end_s: float) -> float:
-        """Return the seconds left before anything was sent."""
-        left_s = end_s - self._ticks()
-        if left_s <= 0:
-            raise NotDispatchedError("deadline_passed")
-        return left_s
+    def _proven(self, received: ReceivedAnswer) -> Answer:
+        """Return what an answer proves: what its status was declared to, if it is whole and its charge can be read."""
+        proof = self._settings.proves.get(received.status, Proof.NOTHING)
+        source, parts = f"http:{received.status}", self._settings.parts
+        if not received.is_whole:
+            return Answer(proof=Proof.NOTHING, source=f"{source}:cut")
+        if proof is Proof.NOTHING or not parts.are_wanted:
+            return Answer(proof=proof, source=source)
+        document = read_document(received.body)
+        reference = parts.reference_in(document)
+        if not parts.charged or proof not in _COSTING:
+            return Answer(proof=proof, source=source, reference=reference)
+        charged = parts.charge_in(document)
+        if charged is None:
+            return Answer(proof=Proof.NOTHING, source=f"{source}:no_charge", reference=reference)
+        return Answer(proof=proof, source=source, reference=reference, charged=charged)
 
     def _destination(self, target: str) -> dict[str, object]:
         """Everything that is pinned but the addresses; the credential by its name."""
@@ -187,9 +200,8 @@ class HttpAdapter:
         if self.still_holds(order.request, order.preparation) is not None:
             raise NotDispatchedError("destination_changed")
         pinned = order.preparation.destination.get("addresses")
-        addresses = list(pinned) if isinstance(pinned, list | tuple) else []
-        # A name in this place would be resolved by the connect below, which is what pinning forbids.
-        if not addresses or not all(type(address) is str and is_address(address) for address in addresses):
+        addresses = checked_addresses(pinned)
+        if not addresses:
             raise NotDispatchedError("destination_changed")
         return addresses
 
@@ -204,10 +216,19 @@ class HttpAdapter:
             }
         )
 
-    def _message(self, order: Order) -> "_Message":
+    def _condition(self, preparation: Preparation) -> list[str]:
+        """Return the If-Match line with the bound entity tag, where the operation has one."""
+        if not self._settings.if_match:
+            return []
+        tag = preparation.preconditions.get("etag")
+        if not is_strong(tag):
+            raise NotDispatchedError("tag_missing")
+        return [f"If-Match: {tag}"]
+
+    def _message(self, order: Order) -> Message:
         """Return the whole request, as bytes that no representation shows."""
         settings = self._settings
-        target = order.preparation.destination.get("target")
+        target = fill_effect_id(str(order.preparation.destination.get("target")), order.effect_id)
         try:
             body = self._body(order.request, order.effect_id)
         except Fault:
@@ -222,125 +243,8 @@ class HttpAdapter:
             *([] if body is None else ["Content-Type: application/json"]),
             *(f"{name}: {value}" for name, value in settings.headers.items()),
             *([] if settings.once is None else [f"{settings.once}: {order.effect_id}"]),
+            *self._condition(order.preparation),
         ]
         head = "\r\n".join(lines).encode("ascii") + b"\r\n"
-        return _Message(head + self._authorization() + b"\r\n" + (b"" if body is None else body))
-
-    def _authorization(self) -> bytes:
-        """Return the Authorization line, or nothing; the secret stands in no exception."""
-        name = self._settings.bearer
-        if name is None:
-            return b""
-        secret: object = None
-        # Whatever the store raised may quote the secret: it ends here, and is nobody's context.
-        with suppress(Exception):
-            secret = self._credentials(name)
-        if type(secret) is not str:
-            raise NotDispatchedError("credential_missing")
-        if _BEARER.fullmatch(secret) is None:
-            # The frame of this raise is in its traceback, and some loggers print the locals of frames.
-            secret = None
-            raise NotDispatchedError("credential_unusable")
-        return f"Authorization: Bearer {secret}\r\n".encode("ascii")
-
-    def _connect(self, addresses: list[str], end_s: float) -> socket.socket:
-        """Connect to the first pinned address that answers; nothing of the request is sent here."""
-        for number, address in enumerate(addresses):
-            # An address that swallows everything leaves their share of the time to the others.
-            share_s = self._left_s(end_s) / (len(addresses) - number)
-            family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            connection = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                connection.settimeout(share_s)
-                connection.connect((address, self._origin.port))
-            except OSError:
-                connection.close()
-                continue
-            return self._secured(connection, end_s)
-        raise NotDispatchedError("connect_failed")
-
-    def _secured(self, connection: socket.socket, end_s: float) -> socket.socket:
-        """Return the connection after the TLS handshake, in which nothing of the request is sent."""
-        try:
-            left_s = self._left_s(end_s)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.settimeout(left_s)
-            if self._tls is None:
-                return connection
-            # An end without close_notify is an error, as it cuts answers that end with the connection.
-            return self._tls.wrap_socket(
-                connection, server_hostname=self._origin.host, suppress_ragged_eofs=False
-            )
-        except (OSError, ValueError):
-            connection.close()
-        except NotDispatchedError:
-            connection.close()
-            raise
-        raise NotDispatchedError("connect_failed" if self._tls is None else "tls_failed")
-
-
-class _Message:
-    """Bytes with a credential in them: they have no representation."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def __repr__(self) -> str:
-        return "_Message(...)"
-
-
-class _Exchange:
-    """One request and one answer under one deadline, whatever the number of system calls."""
-
-    __slots__ = ("_connection", "_end_s", "_ticks")
-
-    def __init__(self, connection: socket.socket, end_s: float, ticks: Callable[[], float]) -> None:
-        self._connection = connection
-        self._end_s = end_s
-        self._ticks = ticks
-
-    def _arm(self) -> None:
-        left_s = self._end_s - self._ticks()
-        if left_s <= 0:
-            raise TimeoutError("the deadline of the exchange passed")
-        self._connection.settimeout(left_s)
-
-    def send(self, message: _Message) -> None:
-        """Send everything, or raise `OSError` with an unknown part of it sent."""
-        view = memoryview(message.data)
-        while view:
-            self._arm()
-            view = view[self._connection.send(view) :]
-
-    def receive(self, count: int) -> bytes:
-        """Wait for bytes; empty at the end."""
-        self._arm()
-        return self._connection.recv(count)
-
-
-def _tls_context(ca_pem: str | None) -> ssl.SSLContext:
-    """Return a verifying client context that no environment variable reaches.
-
-    `ssl.create_default_context` would write the session keys to SSLKEYLOGFILE and trust SSL_CERT_FILE.
-
-    Raises:
-        ValueError: the owner's certificates cannot be read.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if ca_pem is not None:
-        try:
-            context.load_verify_locations(cadata=ca_pem)
-        except (ssl.SSLError, ValueError):
-            raise ValueError("ca_pem holds no certificates in PEM form.") from None
-        return context
-    paths = ssl.get_default_verify_paths()
-    file, folder = Path(paths.openssl_cafile), Path(paths.openssl_capath)
-    if file.is_file() or folder.is_dir():
-        # With neither, nothing is trusted, and every handshake fails before a byte is sent.
-        context.load_verify_locations(
-            cafile=file if file.is_file() else None, capath=folder if folder.is_dir() else None
-        )
-    return context
+        secret = authorization(self._credentials, settings.bearer)
+        return Message(head + secret + b"\r\n" + (b"" if body is None else body))

@@ -7,12 +7,14 @@ malformed, cut short or over its bound is `is_whole=False`: it was said, but not
 
 An own reader rather than `http.client`, because that takes the end of the connection for the end of a header
 section, takes 103 for a final answer, and reads a broken Content-Length as none: each would let half an
-answer pass as a whole one. This module keeps no header and no body. Next: `issuer.operations.http_adapter`.
+answer pass as a whole one. A body is counted and thrown away unless the caller says how much of it may be
+kept. Next: `issuer.operations.http_adapter` sends, `issuer.operations.http_read` reads.
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 HEADER_BYTES_MAX: Final = 32 * 1024
@@ -41,31 +43,63 @@ class AnswerUnreadableError(Exception):
     """What came back is no HTTP, or ended before the final status line. Holds no content."""
 
 
+class Flaw(StrEnum):
+    """Why what belongs to a final status did not arrive whole."""
+
+    CUT = "cut"
+    TIMEOUT = "timeout"
+    TOO_LARGE = "too_large"
+
+
 class _CutError(Exception):
     """The answer is malformed, over a bound or over early; the status line before it stands."""
 
 
+class _TooLargeError(_CutError):
+    """The body is over its bound."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedAnswer:
-    """A final status (200..599, or 101) and whether all that belongs to it arrived."""
+    """A final status (200..599, or 101) and what arrived of all that belongs to it.
+
+    Attributes:
+        flaw: why it is not whole, or None.
+        fields: the header section, names in lower case; empty where that did not arrive whole.
+        body: None where it is over the bound of what is kept, or did not arrive whole.
+    """
 
     status: int
-    is_whole: bool
+    flaw: Flaw | None = None
+    fields: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
+    body: bytes | None = field(default=None, repr=False)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that belongs to the status arrived."""
+        return self.flaw is None
+
+    def header(self, name: bytes) -> tuple[bytes, ...]:
+        """Return every value of a field, named in lower case."""
+        return tuple(value for given, value in self.fields if given == name)
 
 
-def read_answer(receive: Receive, *, body_bytes_max: int, has_body: bool = True) -> ReceivedAnswer:
+def read_answer(
+    receive: Receive, *, body_bytes_max: int, has_body: bool = True, kept_bytes_max: int = 0
+) -> ReceivedAnswer:
     """Read one answer.
 
     Args:
         receive: reads from the connection under the exchange's deadline.
-        body_bytes_max: bytes of body that are read at most; the body is counted and thrown away.
+        body_bytes_max: bytes of body that are read at most; the body is counted.
         has_body: False for an answer to HEAD, which has none.
+        kept_bytes_max: bytes of body that are kept at most; a longer one is kept not at all.
 
     Raises:
         AnswerUnreadableError: no final status line came.
         OSError: the connection broke, or the deadline passed, before a final status line.
     """
-    reader = _Reader(receive)
+    reader = _Reader(receive, kept_bytes_max)
     for _ in range(INTERIM_MAX + 1):
         try:
             line = reader.line(HEADER_BYTES_MAX)
@@ -77,11 +111,9 @@ def read_answer(receive: Receive, *, body_bytes_max: int, has_body: bool = True)
         status = int(match[1])
         if status == _SWITCHING:
             # We never ask for it, and what follows would be another protocol.
-            return ReceivedAnswer(status=status, is_whole=False)
+            return ReceivedAnswer(status=status, flaw=Flaw.CUT)
         if status >= _FINAL_FROM:
-            return ReceivedAnswer(
-                status=status, is_whole=_rest_is_whole(reader, status, body_bytes_max, has_body=has_body)
-            )
+            return _rest(reader, status, body_bytes_max, has_body=has_body)
         try:
             reader.fields()
         except _CutError:
@@ -89,15 +121,19 @@ def read_answer(receive: Receive, *, body_bytes_max: int, has_body: bool = True)
     raise AnswerUnreadableError
 
 
-def _rest_is_whole(reader: "_Reader", status: int, body_bytes_max: int, *, has_body: bool) -> bool:
-    """Read header section and body; False where something is wrong with them."""
+def _rest(reader: "_Reader", status: int, body_bytes_max: int, *, has_body: bool) -> ReceivedAnswer:
+    """Read header section and body, and say what is wrong with them, if anything."""
     try:
         fields = reader.fields()
         if has_body and status not in _WITHOUT_BODY:
             _read_body(reader, fields, body_bytes_max)
+    except _TooLargeError:
+        return ReceivedAnswer(status=status, flaw=Flaw.TOO_LARGE)
+    except TimeoutError:
+        return ReceivedAnswer(status=status, flaw=Flaw.TIMEOUT)
     except (_CutError, OSError):
-        return False
-    return True
+        return ReceivedAnswer(status=status, flaw=Flaw.CUT)
+    return ReceivedAnswer(status=status, fields=tuple(fields), body=reader.kept())
 
 
 def _read_body(reader: "_Reader", fields: list[tuple[bytes, bytes]], bytes_max: int) -> None:
@@ -111,8 +147,10 @@ def _read_body(reader: "_Reader", fields: list[tuple[bytes, bytes]], bytes_max: 
         _read_chunks(reader, bytes_max)
     elif lengths:
         length = lengths.pop()
-        if lengths or _DIGITS.fullmatch(length) is None or int(length) > bytes_max:
+        if lengths or _DIGITS.fullmatch(length) is None:
             raise _CutError
+        if int(length) > bytes_max:
+            raise _TooLargeError
         reader.skip(int(length))
     else:
         reader.skip_to_end(bytes_max)
@@ -132,7 +170,7 @@ def _read_chunks(reader: "_Reader", bytes_max: int) -> None:
         # The line itself counts as well, so that very many small chunks end too.
         left -= size + len(match[0])
         if left < 0:
-            raise _CutError
+            raise _TooLargeError
         reader.skip(size)
         if reader.line(2):
             raise _CutError
@@ -141,12 +179,14 @@ def _read_chunks(reader: "_Reader", bytes_max: int) -> None:
 class _Reader:
     """Bytes of one connection, with one budget for all status lines and header sections."""
 
-    __slots__ = ("_at_end", "_buffer", "_header_bytes_left", "_receive")
+    __slots__ = ("_at_end", "_buffer", "_header_bytes_left", "_kept", "_kept_bytes_left", "_receive")
 
     _RECEIVE_BYTES: Final = 16 * 1024
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, kept_bytes_max: int) -> None:
         self._receive = receive
+        self._kept = bytearray()
+        self._kept_bytes_left = kept_bytes_max
         self._buffer = bytearray()
         self._at_end = False
         self._header_bytes_left = HEADER_BYTES_MAX
@@ -184,21 +224,37 @@ class _Reader:
             fields.append((match[1].lower(), match[2]))
         return fields
 
+    def kept(self) -> bytes | None:
+        """Return the whole body, or None where it is over the bound of what is kept."""
+        return None if self._kept_bytes_left < 0 else bytes(self._kept)
+
+    def _keep(self, data: bytes | bytearray) -> None:
+        """Keep a part of the body, or nothing of it any more once that would be over the bound."""
+        self._kept_bytes_left -= len(data)
+        if self._kept_bytes_left < 0:
+            self._kept.clear()
+        else:
+            self._kept += data
+
     def skip(self, count: int) -> None:
-        """Take exactly so many bytes."""
+        """Take exactly so many bytes of the body."""
         while len(self._buffer) < count:
             count -= len(self._buffer)
+            self._keep(self._buffer)
             self._buffer.clear()
             self._more()
+        self._keep(self._buffer[:count])
         del self._buffer[:count]
 
     def skip_to_end(self, bytes_max: int) -> None:
-        """Take everything up to the end of the connection, at most `bytes_max` bytes."""
+        """Take everything up to the end of the connection, at most `bytes_max` bytes of body."""
         left = bytes_max - len(self._buffer)
+        self._keep(self._buffer)
         self._buffer.clear()
         while left >= 0:
             data = self._receive(self._RECEIVE_BYTES)
             if not data:
                 return
+            self._keep(data)
             left -= len(data)
-        raise _CutError
+        raise _TooLargeError

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from issuer.operations.contract import Proof
-from issuer.operations.http_target import read_origin
+from issuer.operations.http_document import AnswerParts
+from issuer.operations.http_target import Origin, read_origin
 from issuer.operations.implementation import template_parts
 from issuer.operations.templates import Template
 
@@ -49,6 +50,8 @@ class HttpSettings:
         bearer: *name* of the credential that goes into the Authorization header, or None.
         once: name of the header that carries the effect id as idempotency key, or None.
         proves: final status (2xx, 4xx, 5xx) to what it proves; every other status proves nothing (REP-05).
+        parts: what is taken from the answer's body.
+        if_match: send the entity tag that preparation bound, so that the service refuses what has changed.
         timeout_s: whole seconds for the exchange, 1 to `TIMEOUT_S_MAX`.
         response_bytes_max: bytes of body after which an answer counts as not whole.
         ca_pem: certificates to trust instead of the system's, as PEM text, or None.
@@ -62,6 +65,8 @@ class HttpSettings:
     bearer: str | None = None
     once: str | None = None
     proves: Mapping[int, Proof]
+    parts: AnswerParts = field(default_factory=AnswerParts)
+    if_match: bool = False
     timeout_s: int = 30
     response_bytes_max: int = 1024 * 1024
     ca_pem: str | None = None
@@ -73,11 +78,7 @@ class HttpSettings:
             raise ValueError(f"The method is one of {', '.join(sorted(METHODS))}.")
         origin = read_origin(self.url)
         self._check_headers()
-        if self.bearer is not None:
-            if _CREDENTIAL_NAME.fullmatch(self.bearer) is None:
-                raise ValueError("bearer names a credential; it is not the credential.")
-            if origin.scheme == "http" and not origin.is_loopback and not self.allow_plaintext_bearer:
-                raise ValueError("A credential is sent over https, or over http to this machine.")
+        check_bearer(self.bearer, origin, allow_plaintext=self.allow_plaintext_bearer)
         if not self.proves or not all(_may_prove(status) for status in self.proves):
             raise ValueError("proves lists statuses 2xx, 4xx or 5xx; a redirect proves nothing.")
         if type(self.timeout_s) is not int or not 1 <= self.timeout_s <= TIMEOUT_S_MAX:
@@ -87,7 +88,8 @@ class HttpSettings:
 
     def _check_headers(self) -> None:
         """Refuse names that would be sent twice or change the framing, and values that would end a line."""
-        names = [name.lower() for name in (*self.headers, *(() if self.once is None else (self.once,)))]
+        own = (*(() if self.once is None else (self.once,)), *(("If-Match",) if self.if_match else ()))
+        names = [name.lower() for name in (*self.headers, *own)]
         if len(set(names)) != len(names) or not _OWN_HEADERS.isdisjoint(names):
             raise ValueError("A header is named twice, or is one that the issuer sets by itself.")
         if not all(_TOKEN.fullmatch(name) for name in names):
@@ -106,11 +108,23 @@ class HttpSettings:
             "bearer": self.bearer,
             "once": self.once,
             "proves": {str(status): str(proof) for status, proof in self.proves.items()},
+            "parts": self.parts.digest_body(),
+            "if_match": self.if_match,
             "timeout_s": self.timeout_s,
             "response_bytes_max": self.response_bytes_max,
             "ca_pem": self.ca_pem,
             "allow_plaintext_bearer": self.allow_plaintext_bearer,
         }
+
+
+def check_bearer(name: str | None, origin: Origin, *, allow_plaintext: bool = False) -> None:
+    """Refuse, with a `ValueError`, what is no credential's name, and a credential in clear to another machine."""
+    if name is None:
+        return
+    if _CREDENTIAL_NAME.fullmatch(name) is None:
+        raise ValueError("bearer names a credential; it is not the credential.")
+    if origin.scheme == "http" and not origin.is_loopback and not allow_plaintext:
+        raise ValueError("A credential is sent over https, or over http to this machine.")
 
 
 def _may_prove(status: object) -> bool:

@@ -20,7 +20,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from issuer.operations.contract import PreparationRefusedError, Request
-from issuer.operations.templates import Template, escape_url_component
+from issuer.operations.templates import EFFECT_ID_NAME, Placeholder, Template, escape_url_component
 from ledger.errors import Broken, Malformed
 
 ADDRESSES_MAX: Final = 8
@@ -36,7 +36,11 @@ URL_BYTES_MAX: Final = 8000
 """Bytes of a request target, which RFC 9110, section 4.1, recommends every party to support."""
 
 _SEGMENT_BORDER: Final = re.compile(r"[/\\]")
-_URL_LITERAL: Final = re.compile(r"[!\"$-~]*")
+_URL_LITERAL: Final = re.compile(r"[!\"$-z|~]*")
+"""Printable ASCII without spaces, without `#`, and without braces, which mark the effect id's place alone."""
+
+_EFFECT_ID_PLACE: Final = f"{{{EFFECT_ID_NAME}}}"
+_EFFECT_ID_CHARACTERS: Final = len("eff_") + 32
 _NOT_IN_PATHS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DEFAULT_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 
@@ -71,45 +75,61 @@ def read_origin(url: Template) -> Origin:
     """Return the literal origin of an owner's URL template.
 
     Raises:
-        ValueError: the origin is not literal, or a placeholder is the effect id, which does not exist yet
-            when the destination is pinned.
+        ValueError: the origin is not literal, or a literal holds what no URL of ours may.
     """
     first = url.parts[0] if url.parts and isinstance(url.parts[0], str) else ""
     # `Template.parse_url` holds this as well; a template made by `parse` must not get past here.
     if any(isinstance(part, str) and _URL_LITERAL.fullmatch(part) is None for part in url.parts):
-        raise ValueError("A URL holds printable ASCII without spaces only, and no fragment.")
-    split = urlsplit(first)
+        raise ValueError("A URL holds printable ASCII without spaces or braces only, and no fragment.")
+    return _origin_of(first)
+
+
+def _origin_of(url: str) -> Origin:
+    """Return the origin of a URL's literal beginning; raises `ValueError`."""
+    split = urlsplit(url)
     port = split.port
     if split.scheme not in _DEFAULT_PORTS or not split.hostname or not split.path.startswith("/"):
         raise ValueError("A URL template begins with a literal http(s)://host/, placeholders come later.")
     if split.username is not None or split.password is not None or port == 0:
         raise ValueError("A URL template has no user information and no port 0.")
-    if any(place.is_effect_id for place in url.placeholders):
-        raise ValueError("The effect id is sent in a header or in the body, not in the URL.")
     scheme: Literal["http", "https"] = "https" if split.scheme == "https" else "http"
     return Origin(scheme=scheme, host=split.hostname, port=_DEFAULT_PORTS[scheme] if port is None else port)
 
 
 def render_target(url: Template, origin: Origin, request: Request) -> str:
-    """Return path and query for this payload, in printable ASCII.
+    """Return path and query for this payload, in printable ASCII, with the effect id's place still open.
+
+    The place is the literal `{effect_id}`: no literal of an owner and no inserted value holds a brace, so that
+    nothing else reads like it, and what is pinned does not depend on the effect. `fill_effect_id` fills it.
 
     Raises:
         PreparationRefusedError: `value_not_for_url` where a value is empty, a control character or a dot
             segment stands in it, or `url_too_long`.
     """
+    open_url = Template(parts=tuple(_kept_open(part) for part in url.parts))
     try:
-        full = url.render(request.values, request.registries, None, escape=_escape)
+        full = open_url.render(request.values, request.registries, None, escape=_escape)
     except Malformed as fault:
         raise PreparationRefusedError(
             "value_not_for_url", fault.field, "A value of this field cannot stand in a URL."
         ) from None
     split = urlsplit(full)
-    if read_origin(Template(parts=(full,))) != origin:
+    if _origin_of(full) != origin:
         raise Broken("A rendered URL has another origin than its template.")
     target = split.path + (f"?{split.query}" if split.query else "")
-    if len(target) > URL_BYTES_MAX:
+    if len(fill_effect_id(target, "0" * _EFFECT_ID_CHARACTERS)) > URL_BYTES_MAX:
         raise PreparationRefusedError("url_too_long", None, f"The URL is over {URL_BYTES_MAX} bytes.")
     return target
+
+
+def _kept_open(part: str | Placeholder) -> str | Placeholder:
+    """Return the effect id's place as the text that marks it, and any other part as it is."""
+    return _EFFECT_ID_PLACE if isinstance(part, Placeholder) and part.is_effect_id else part
+
+
+def fill_effect_id(target: str, effect_id: str) -> str:
+    """Return a pinned path and query with the effect's identity in its place, wherever the owner put that."""
+    return target.replace(_EFFECT_ID_PLACE, effect_id)
 
 
 def _escape(text: str) -> str:
@@ -176,3 +196,12 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def checked_addresses(pinned: object) -> list[str]:
+    """Return pinned addresses as they were bound; empty where one is none.
+
+    A name in the place of an address would be resolved by the connect, which is what pinning forbids.
+    """
+    addresses = list(pinned) if isinstance(pinned, list | tuple) else []
+    return addresses if all(type(address) is str and is_address(address) for address in addresses) else []

@@ -15,15 +15,22 @@ from issuer.operations.contract import Absence, Adapter, Inspector, Proof
 from issuer.operations.file_adapter import FileAction, FileAdapter, FileSettings
 from issuer.operations.host_adapter import HostAdapter, HostSettings
 from issuer.operations.http_adapter import HttpAdapter
+from issuer.operations.http_before import BeforeSettings, ReadingAdapter
+from issuer.operations.http_document import AnswerParts
+from issuer.operations.http_inspect import HttpInspector, InspectSettings
+from issuer.operations.http_read import HttpReader
 from issuer.operations.http_settings import HttpSettings
+from issuer.operations.http_target import read_origin
 from issuer.operations.payload import Field
 from issuer.operations.templates import Template
 from issuer.profile import (
     ActionClass,
     FieldKind,
     FieldRef,
+    Inspect,
     PayloadField,
     Profile,
+    Proves,
     Visibility,
     operation_digest,
 )
@@ -33,6 +40,9 @@ from policies import Attribute, Catalogue, ResourceType
 
 DISPATCH_DEADLINE_MS: Final = DurationMs(60_000)
 """Time from admission to the end of an exchange that the issuer itself runs; a host declares its own."""
+
+Credentials = Callable[[str], str]
+"""Name to secret."""
 
 _ATTRIBUTE_KINDS: Final = MappingProxyType(
     {
@@ -55,8 +65,9 @@ class Operation:
         cost: per unit a fixed amount, or the name of the field that says it.
         key_kept_ms: how long the service remembers the idempotency key, or None.
         deadline_ms: from admission to the last moment at which something may be sent or reported.
-        inspector: finds out what became of an effect; None where the contract names no way (REC-01).
-        absence: when "not found" proves that nothing happened; None is never (REC-02).
+        inspector: finds out what became of an effect, or None where the owner declared no way to (REC-01).
+        absence: when not finding it proves that nothing happened, or None for never (REC-02).
+        reads_service: whether preparing, and looking again before a commit, asks a service (EFF-06).
         resend: whether the contract proves that the same key cannot create another effect (REC-03).
     """
 
@@ -76,6 +87,7 @@ class Operation:
     adapter: Adapter
     inspector: Inspector | None = None
     absence: Absence | None = None
+    reads_service: bool = False
     resend: bool = False
 
     @property
@@ -109,11 +121,55 @@ def _proofs(declared: Declared) -> Mapping[int, Proof]:
         Proof.SUCCEEDED: declared.proves.succeeded,
         Proof.FAILED: declared.proves.failed,
         Proof.NO_EFFECT: declared.proves.no_effect,
+        Proof.ACCEPTED: declared.proves.accepted,
+        Proof.PARTIAL: declared.proves.partial,
     }
     return MappingProxyType({status: proof for proof, statuses in listed.items() for status in statuses})
 
 
-def _adapter(declared: Declared, *, folder: Path, credentials: Callable[[str], str]) -> Adapter:
+def _parts(declared: Proves | Inspect | None) -> AnswerParts:
+    if declared is None:
+        return AnswerParts()
+    return AnswerParts(charged=declared.charged, reference=declared.reference)
+
+
+def _adapter(declared: Declared, *, folder: Path, credentials: Credentials) -> Adapter:
+    """Return what carries an operation out; where the owner declared a read before it, behind that read."""
+    sends = _sender(declared, folder=folder, credentials=credentials)
+    if declared.before is None:
+        return sends
+    before = BeforeSettings(
+        url=declared.before.url.parsed,
+        bearer=declared.before.bearer,
+        etag=declared.before.etag,
+        facts=declared.before.facts,
+    )
+    return ReadingAdapter(sends, before, HttpReader(before.url, before.bearer, credentials))
+
+
+def _inspector(declared: Declared, *, credentials: Credentials) -> Inspector | None:
+    """Return who finds out at a service what became of an effect, whether the issuer sent it or a host (REC-01)."""
+    inspect = declared.inspect
+    if inspect is None or declared.file is not None:
+        return None
+    settings = InspectSettings(
+        found=inspect.found,
+        equals=None if inspect.equals is None else inspect.equals.parsed,
+        parts=_parts(inspect),
+    )
+    return HttpInspector(settings, HttpReader(inspect.url.parsed, _inspect_bearer(declared), credentials))
+
+
+def _inspect_bearer(declared: Declared) -> str | None:
+    """Return the credential of the inspection: its own, else that of the sending where the same origin is asked."""
+    inspect, http = declared.inspect, declared.http
+    if inspect is None or inspect.bearer is not None or http is None:
+        return None if inspect is None else inspect.bearer
+    same = read_origin(inspect.url.parsed) == read_origin(http.url.parsed)
+    return http.bearer if same else None
+
+
+def _sender(declared: Declared, *, folder: Path, credentials: Credentials) -> Adapter:
     if declared.http is not None:
         http = HttpSettings(
             method=declared.http.method,
@@ -124,6 +180,8 @@ def _adapter(declared: Declared, *, folder: Path, credentials: Callable[[str], s
             bearer=declared.http.bearer,
             once=declared.http.once,
             proves=_proofs(declared),
+            parts=_parts(declared.proves),
+            if_match=declared.http.if_match,
             timeout_s=DISPATCH_DEADLINE_MS // 2000,
         )
         return HttpAdapter(http, credentials)
@@ -140,6 +198,14 @@ def _adapter(declared: Declared, *, folder: Path, credentials: Callable[[str], s
     assert_never(declared.adapter)  # type: ignore[arg-type]
 
 
+def _absence(declared: Declared) -> Absence | None:
+    """Return the owner's terms for absence; None where absence never proves anything (REC-02)."""
+    absent = None if declared.inspect is None else declared.inspect.absent
+    if absent is None or absent.after_ms is None or absent.because is None:
+        return None
+    return Absence(after_ms=absent.after_ms, because=absent.because)
+
+
 def _cost_source(cost: int | FieldRef) -> int | str:
     return cost.field if isinstance(cost, FieldRef) else cost
 
@@ -148,11 +214,11 @@ def build_operations(
     profile: Profile,
     *,
     folder: Path,
-    credentials: Callable[[str], str],
+    credentials: Credentials,
 ) -> Mapping[str, Operation]:
     """Return every operation of `profile` by name; paths in it are relative to `folder`.
 
-    `credentials` gives a credential by name, at dispatch only.
+    `credentials` gives a credential by name, when a service is asked and not before.
 
     Raises:
         ValueError: a declaration that an adapter cannot honour; the owner is at fault.
@@ -160,14 +226,18 @@ def build_operations(
     return MappingProxyType(
         {
             name: _operation(
-                profile, name, declared, _adapter(declared, folder=folder, credentials=credentials)
+                profile,
+                name,
+                _adapter(declared, folder=folder, credentials=credentials),
+                _inspector(declared, credentials=credentials),
             )
             for name, declared in profile.operations.items()
         },
     )
 
 
-def _operation(profile: Profile, name: str, declared: Declared, adapter: Adapter) -> Operation:
+def _operation(profile: Profile, name: str, adapter: Adapter, inspector: Inspector | None) -> Operation:
+    declared = profile.operations[name]
     kept = None if declared.proves is None else declared.proves.key_kept_ms
     return Operation(
         name=name,
@@ -184,6 +254,9 @@ def _operation(profile: Profile, name: str, declared: Declared, adapter: Adapter
         deadline_ms=DISPATCH_DEADLINE_MS if declared.host is None else DurationMs(declared.host.deadline_ms),
         contract=operation_digest(profile, name),
         adapter=adapter,
+        inspector=inspector,
+        absence=_absence(declared),
+        reads_service=declared.before is not None,
         resend=declared.proves is not None and declared.proves.resend is not None,
     )
 

@@ -293,7 +293,10 @@ class HttpAdapter(Table):
         default=None, description="Credential sent as bearer token; kept by the issuer."
     )
     once: HeaderName | None = Field(default=None, description="Header that carries the idempotency key.")
-    if_match: bool = Field(default=False, description="Sends the entity tag that `before` read.")
+    if_match: bool = Field(
+        default=False,
+        description="Sends the entity tag that `before` read; the service refuses what changed.",
+    )
 
 
 class Resend(Table):
@@ -311,6 +314,19 @@ class Proves(Table):
     succeeded: Distinct[Status] = Field(default=(), description="The effect happened.")
     failed: Distinct[Status] = Field(default=(), description="It was tried and failed; it may have cost.")
     no_effect: Distinct[Status] = Field(default=(), description="Nothing happened.")
+    accepted: Distinct[Status] = Field(
+        default=(), description="It was taken, and is not done: the effect stays unknown until inspected."
+    )
+    partial: Distinct[Status] = Field(
+        default=(), description="A part happened; the rest is not proven, so the effect stays unknown."
+    )
+    charged: FrozenMap[UnitName, JsonPointer] = Field(
+        default={},
+        description="Where the answer says what it cost, per unit. Where it cannot be read, nothing is proven.",
+    )
+    reference: JsonPointer | None = Field(
+        default=None, description="Where the answer shows the service's own reference."
+    )
     key_kept_ms: Retention | None = Field(
         default=None, alias="key_kept", description="How long the service remembers the idempotency key."
     )
@@ -356,20 +372,35 @@ def _read_absent(value: object) -> object:
         return Absent()
     if isinstance(value, dict) and set(value) == {"after", "because"}:
         read = _AbsentAfter.model_validate(value)
+        if not read.because.strip():
+            # REC-02: a delay alone shows nothing, and blanks name nothing that makes late acceptance impossible.
+            raise refused(FindingCode.BAD_VALUE, "`because` says what makes a late acceptance impossible.")
         return Absent(after_ms=read.after_ms, because=read.because)
     message = 'This must be "never" or { after = "10m", because = "..." } with both keys.'
     raise refused(FindingCode.BAD_VALUE, message)
 
 
 class Inspect(Table):
-    """`inspect`: how reconciliation learns the truth later, whoever sent (REC-01)."""
+    """`inspect`: how reconciliation learns the truth later from a service, whoever sent (REC-01)."""
 
     url: UrlTemplate = Field(description="Address that is read; `{effect_id}` is allowed.")
     found: JsonPointer = Field(description="Where the answer shows the effect.")
-    equals: TextTemplate | None = Field(default=None, description="What has to stand there.")
+    equals: TextTemplate | None = Field(
+        default=None, description="What has to stand there, of the same type; `{effect_id}` is allowed."
+    )
     absent: Annotated[
         Absent, BeforeValidator(_read_absent), Says(words='`"never"` or `{ after, because }`')
     ] = Field(description="When not finding it proves that nothing happened.")
+    bearer: Name | None = Field(
+        default=None,
+        description="Credential sent as bearer token; that of `http` where the origin is the same.",
+    )
+    charged: FrozenMap[UnitName, JsonPointer] = Field(
+        default={}, description="Where the answer says what it cost, per unit."
+    )
+    reference: JsonPointer | None = Field(
+        default=None, description="Where the answer shows the service's own reference."
+    )
 
 
 class Before(Table):
@@ -377,7 +408,7 @@ class Before(Table):
 
     url: UrlTemplate = Field(description="Address that is read.")
     bearer: Name | None = Field(default=None, description="Credential sent as bearer token.")
-    etag: bool = Field(default=False, description="The entity tag becomes a precondition.")
+    etag: bool = Field(default=False, description="The strong entity tag becomes a precondition.")
     facts: FrozenMap[FieldName, Literal["bool", "int", "string"]] = Field(
         default={}, description="Members of the answer that policies see, with their types."
     )
@@ -407,6 +438,16 @@ class Operation(Table):
         default=None, description="The issuer itself commits once approved; not with `host`."
     )
     notify: Distinct[Text] = Field(default=(), description="Commands that tell people.")
+
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """The names of all credentials that the operation uses."""
+        named = (
+            None if self.http is None else self.http.bearer,
+            None if self.before is None else self.before.bearer,
+            None if self.inspect is None else self.inspect.bearer,
+        )
+        return tuple(name for name in named if name is not None)
 
     @property
     def adapters(self) -> tuple[Literal["http", "host", "file"], ...]:

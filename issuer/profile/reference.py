@@ -93,11 +93,11 @@ _MEANING: Final = f"""\
 ## Templates
 
 `{{field}}` is a payload field (for a registry field: the key of the entry), `{{field.column}}` a column of
-the entry that a registry field names, and `{{effect_id}}` the effect's identity, in `http.url`, `body` and
-`inspect.url` only. `{{{{` and `}}}}` are the braces themselves. A secret field stands only in `body`,
-`file.content` and `inspect.equals`, because resource, recipients, addresses, paths and costs are shown to
-policies, approvers and the audit. The host of a URL is fixed text, and plain `http` is accepted for this
-machine only.
+the entry that a registry field names, and `{{effect_id}}` the effect's identity, in `http.url`, `body`,
+`inspect.url` and `inspect.equals` only. `{{{{` and `}}}}` are the braces themselves. A secret field stands
+only in `body`, `file.content` and `inspect.equals`, because resource, recipients, addresses, paths and costs
+are shown to policies, approvers and the audit. The host of a URL is fixed text, and plain `http` is accepted
+for this machine only.
 
 ## What holds between keys
 

@@ -4,8 +4,9 @@ Rules: the class exists; each payload field has one kind and is not public and s
 cost comes from a constant or from a whole-number field whose range begins at zero or above (EFF-04); in an
 automatic class each unit has an `each` bound that the least cost does not exceed (POL-03); exactly one
 adapter; keys of one adapter are not mixed with another; answers prove one thing each; one resource type has
-one type for each attribute, because all operations share the generated policy schema. Templates have their
-own rules in `issuer/profile/rules_templates.py`, which comes next. Pure.
+one type for each attribute, because all operations share the generated policy schema. What is asked of services
+and taken from their answers has its rules in `issuer/profile/rules_services.py`, templates have theirs in
+`issuer/profile/rules_templates.py`, which comes next. Pure.
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from issuer.profile.fields import FieldRef
 from issuer.profile.findings import FindingCode, KeyPath, Problem
 from issuer.profile.limits import PAYLOAD_FIELDS_MAX
 from issuer.profile.models import ActionClass, FieldKind, Operation, PayloadField
+from issuer.profile.rules_services import PROOFS, service_problems
 from issuer.profile.template import EFFECT_ID_NAME
 
 __all__ = ["operation_problems"]
@@ -40,6 +42,7 @@ def operation_problems(draft: Draft) -> Iterator[Problem]:
         yield from _adapter_problems(path, operation)
         yield from _proof_problems((*path, "proves"), operation)
         yield from _before_problems(path, operation)
+        yield from service_problems(path, operation)
     yield from _attribute_problems(draft)
 
 
@@ -153,7 +156,7 @@ def _proof_problems(path: KeyPath, operation: Operation) -> Iterator[Problem]:
     if proves is None:
         return
     seen: dict[int, str] = {}
-    for key in ("succeeded", "failed", "no_effect"):
+    for key in PROOFS:
         codes: tuple[int, ...] = getattr(proves, key)
         for index, code in enumerate(codes):
             if seen.setdefault(code, key) != key:

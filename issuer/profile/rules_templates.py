@@ -51,8 +51,9 @@ def _uses(path: KeyPath, operation: Operation) -> Iterator[_Use]:
         yield _Use(path=(*path, "file", "path"), template=operation.file.path)
         yield _Use(path=(*path, "file", "content"), template=operation.file.content, secret=True)
     if operation.inspect is not None:
+        equals = operation.inspect.equals
         yield _Use(path=(*path, "inspect", "url"), template=operation.inspect.url, effect_id=True)
-        yield _Use(path=(*path, "inspect", "equals"), template=operation.inspect.equals, secret=True)
+        yield _Use(path=(*path, "inspect", "equals"), template=equals, effect_id=True, secret=True)
     if operation.before is not None:
         yield _Use(path=(*path, "before", "url"), template=operation.before.url)
 
@@ -62,7 +63,7 @@ def _placeholder_problems(
 ) -> Iterator[Problem]:
     if placeholder.is_effect_id:
         if not use.effect_id:
-            message = f"{written(placeholder)} stands only in `http.url`, `body` and `inspect.url`."
+            message = f"{written(placeholder)} stands only in `http.url`, `body` and `inspect`."
             yield Problem(path=use.path, code=FindingCode.UNKNOWN_PLACEHOLDER, message=message)
         return
     field = operation.payload.get(placeholder.name)

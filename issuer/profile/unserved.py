@@ -58,16 +58,6 @@ UNSERVED: Final = (
         used_by=lambda profile: (name for name, host in profile.hosts.items() if host.login is not None),
     ),
     Unserved(
-        pattern="operation.*.inspect",
-        sentence="A service is not inspected yet, so an unknown outcome stays unknown.",
-        used_by=_operations(lambda operation: operation.inspect is not None),
-    ),
-    Unserved(
-        pattern="operation.*.before",
-        sentence="Nothing is read from a service before the decision yet.",
-        used_by=_operations(lambda operation: operation.before is not None),
-    ),
-    Unserved(
         pattern="operation.*.after_approval",
         sentence="The issuer does not commit by itself after an approval yet.",
         used_by=_operations(lambda operation: operation.after_approval is not None),
@@ -76,11 +66,6 @@ UNSERVED: Final = (
         pattern="operation.*.notify",
         sentence="No command is run to notify people yet.",
         used_by=_operations(lambda operation: bool(operation.notify)),
-    ),
-    Unserved(
-        pattern="operation.*.http.if_match",
-        sentence="A conditional write with an entity tag is not sent yet.",
-        used_by=_operations(lambda operation: operation.http is not None and operation.http.if_match),
     ),
 )
 

@@ -146,8 +146,7 @@ def _named_credentials(known: Known) -> frozenset[str]:
     profile = known.profile
     if profile is None:
         return frozenset()
-    named = (operation.http.bearer for operation in profile.operations.values() if operation.http is not None)
-    return frozenset(name for name in named if name is not None)
+    return frozenset(name for operation in profile.operations.values() for name in operation.credentials)
 
 
 def credentials(known: Known) -> Iterator[Finding]:

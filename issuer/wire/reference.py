@@ -45,6 +45,13 @@ _EXITS: Final = {
 
 _HEADER: Final = "| code | exit | HTTP | next | retryable | say |\n|---|---|---|---|---|---|\n"
 
+_REFUSALS: Final = """\
+## Refusals
+
+In order of precedence. A command answers with the first no that it meets in the order of its steps
+([flow](../flow.md)); what one step finds together is told in this order.
+"""
+
 
 def reference_page() -> str:
     """Return the whole page in Markdown, ending with a line end."""
@@ -54,7 +61,7 @@ def reference_page() -> str:
     return "\n".join(
         (
             f"{_INTRODUCTION}\n{keys}\n",
-            "## Refusals\n\nIn precedence order: where several apply, the first is given.\n",
+            _REFUSALS,
             _table(refusals),
             "## Other answers\n",
             _table(answers),

@@ -16,10 +16,7 @@ from tests.support.witness import Seen, assert_nothing_but_a_refusal, witness
 EXPERIENCE = Path(os.environ.get("PERMIT_VECTORS", HOUSE.parent / "shared" / "vectors")).parent / "experience"
 REFUND = b'{"order": "o-2", "amount": 300}'
 
-HTTP = 'once = "Idempotency-Key" }'
 PROVES = 'key_kept = "24h" }'
-BEFORE = 'before = { url = "https://shop.example/{order}", etag = true }'
-INSPECT = 'inspect = { url = "https://shop.example/?key={effect_id}", found = "/id", absent = "never" }'
 OTLP = 'sink.siem = { type = "otlp", url = "http://127.0.0.1:9/v1/traces", required = false }'
 CHECKPOINT = 'checkpoint = { every = "1h", copy_to = "/mnt/worm" }'
 HOST = '[host]\ntill = { actors = ["agent-7"], subjects = ["u-ana"], login = "uid:4711" }'
@@ -28,17 +25,11 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
     "audit.sink.*": ("audit.sink.siem", {"[person]": f"{OTLP}\n[person]"}),
     "audit.checkpoint": ("audit.checkpoint", {"[person]": f"{CHECKPOINT}\n[person]"}),
     "host.*.login": ("host.till.login", {"[class.refund]": f"{HOST}\n[class.refund]"}),
-    "operation.*.inspect": ("operation.refund.inspect", {PROVES: f"{PROVES}\n{INSPECT}"}),
-    "operation.*.before": ("operation.refund.before", {PROVES: f"{PROVES}\n{BEFORE}"}),
     "operation.*.after_approval": (
         "operation.refund.after_approval",
         {PROVES: f'{PROVES}\nafter_approval = "commit"'},
     ),
     "operation.*.notify": ("operation.refund.notify", {PROVES: f'{PROVES}\nnotify = ["mail-someone"]'}),
-    "operation.*.http.if_match": (
-        "operation.refund.http.if_match",
-        {PROVES: f"{PROVES}\n{BEFORE}", HTTP: HTTP.replace(" }", ", if_match = true }")},
-    ),
 }
 """Per pattern: the key as it is named, and the texts of the profile that are changed to use it."""
 
@@ -76,7 +67,7 @@ def test_it_is_refused_by_its_key_and_nothing_is_prepared_or_sent(tmp_path: Path
             assert text.count(old) == 1
             text = text.replace(old, new)
         made.profile.write_text(text)
-        keys = {key} if pattern != "operation.*.http.if_match" else {key, "operation.refund.before"}
+        keys = {key}
         before = witness(made)
         _assert_unsupported(_request(made, "refund", REFUND), keys)
         now = witness(made)

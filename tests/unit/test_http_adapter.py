@@ -202,7 +202,7 @@ def test_a_body_is_bounded() -> None:
         {"url": Template.parse("https://bank.example/#{vendor}")},
         {"url": Template.parse("https://bank.example:0/")},
         {"url": Template.parse("https://bank.example:99999/")},
-        {"url": Template.parse("https://bank.example/{effect_id}")},
+        {"url": Template.parse("https://bank.example/{{effect_id}}")},
         {"url": Template.parse("https:///v1")},
         {"url": Template(parts=())},
         {"method": "GET"},

@@ -293,16 +293,10 @@ def test_what_is_not_served_yet_is_named_key_by_key() -> None:
     assert unserved(profile, None) == everywhere
     assert unserved(profile, "pay") == (
         *everywhere,
-        "operation.pay.inspect",
         "operation.pay.after_approval",
         "operation.pay.notify",
     )
-    assert unserved(profile, "remove") == (
-        *everywhere,
-        "operation.remove.inspect",
-        "operation.remove.before",
-        "operation.remove.http.if_match",
-    )
+    assert unserved(profile, "remove") == everywhere
     assert unserved(profile, "ship") == everywhere
     for key in unserved_anywhere(profile):
         assert unserved_reason(key).endswith(".")
@@ -314,7 +308,7 @@ def test_what_is_not_served_yet_is_named_key_by_key() -> None:
 
 def test_an_operation_is_not_blamed_for_another_whose_name_begins_alike() -> None:
     profile = parsed(FULL.replace("[operation.ship]", "[operation.pa]"))
-    assert "operation.pay.inspect" not in unserved(profile, "pa")
+    assert "operation.pay.notify" not in unserved(profile, "pa")
 
 
 def test_a_profile_is_loaded_from_disk_with_the_registry_beside_it(tmp_path: Path) -> None:

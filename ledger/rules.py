@@ -182,10 +182,8 @@ def final_charge(
     A unit that nobody measured is charged its maximum: silence about it releases nothing (REP-06). What was proven
     before, or charged `before` by an operator's acknowledgement, is the least.
     """
-    if target is EffectState.NO_EFFECT:
-        charge = dict.fromkeys(effect.cost, 0)
-    else:
-        charge = {**effect.cost, **(measured or {})}
+    is_nothing = target is EffectState.NO_EFFECT
+    charge = dict.fromkeys(effect.cost, 0) if is_nothing else {**effect.cost, **(measured or {})}
     for least in (proven_charge(known), before):
         charge.update({unit: max(charge.get(unit, 0), amount) for unit, amount in least.items()})
     return charge

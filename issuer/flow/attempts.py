@@ -1,7 +1,7 @@
 """What was tried to learn the truth about an effect, and when its sender was certainly over: read from its own trail.
 
-Rules: REC-06 (each attempt is on record, begun and ended), REC-02 and ADM-07 (a sender is gone when it said itself that
-its sending is over, or when its process is provably gone; a stopped one is not), REC-03 (a resend is a sending as well).
+Rules: REC-06 (each attempt is on record, begun and ended), REC-02 and ADM-07 (a sender is gone when it said itself
+that its sending is over, or when its process is provably gone; a stopped one is not), REC-03 (a resend is a sending).
 An attempt that has no end on record may still be under way, whoever made it.
 Next: `issuer.flow.reconcile` asks under the lock.
 """

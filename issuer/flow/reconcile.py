@@ -10,17 +10,16 @@ A crash after 2 leaves the effect as it was. Nothing here runs by itself, and no
 `issuer.flow.resend`, which uses the same frame.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, assert_never
 
 from audit import AuditUnavailable
 from issuer.flow import spans
 from issuer.flow.attempts import (
     SENDER_GONE,
     AttemptKind,
-    AttemptRecord,
     Gone,
     Story,
     gone_of,
@@ -36,12 +35,11 @@ from issuer.flow.refusing import collected_since
 from issuer.flow.settle import Outcome, outcome_step
 from issuer.flow.steps import Reached
 from issuer.house import House, Visit
-from issuer.operations.contract import Inspection, Look, Seen
+from issuer.operations.contract import Inspection, Inspector, Look, Seen
 from ledger.changes import EvidenceAdded, Step
 from ledger.errors import Fault, Malformed
 from ledger.model import (
     Amounts,
-    Claim,
     DurationMs,
     Effect,
     Evidence,
@@ -98,7 +96,7 @@ Allow = Callable[[View, Effect, Story, InstantMs], Refusal | None]
 """Says no to an attempt under the lock, beyond what every attempt is asked."""
 
 
-def rests_on_a_claim(effect: Effect, known: "tuple[Evidence, ...] | list[Evidence]") -> bool:
+def rests_on_a_claim(effect: Effect, known: Sequence[Evidence]) -> bool:
     """Say whether an effect that is over was settled on a host's word, and nothing else says the same (REC-07)."""
     proving = [item for item in known if item.proves == effect.state]
     return (
@@ -129,16 +127,10 @@ def begin(
         if current is None:
             no = Refusal(code=RefusalCode.COLLECTED)
             return _refused(visit, collected_since(view, effect), no)
-        known, at_work = view.evidence(effect.effect_id), story_of(view, effect.effect_id)
-        refusal: Refusal | None
-        if current.state is EffectState.UNKNOWN or rests_on_a_claim(current, list(known)):
-            refusal = refuse_space(house, view)
-        else:
-            refusal = refuse_settling(current) or Refusal(code=RefusalCode.ALREADY_CONSUMED)
-        about_sender = _sender_steps(visit, current, view.claim(effect.effect_id), at_work, gone, now)
-        refusal = refusal or allow(view, current, at_work, now)
+        at_work, ends = _with_ends(visit, current, view, gone, now)
+        refusal = _refuse_looking(house, view, current) or allow(view, current, at_work, now)
         if refusal is not None:
-            return _refused(visit, current, refusal)
+            return _refused(visit, current, refusal, ends)
         deadline = InstantMs(now + ATTEMPT_MS)
         transition = spans.beside(
             visit,
@@ -156,7 +148,7 @@ def begin(
             sequence=0,
             is_contract=is_contract,
         )
-        return Verdict(value=attempt, steps=(*about_sender, Step(transition=transition)))
+        return Verdict(value=attempt, steps=(*ends, Step(transition=transition)))
 
     committed = house.ledger.transact(decide)
     if isinstance(committed.value, Attempt):
@@ -164,28 +156,41 @@ def begin(
     return committed
 
 
-def _refused(visit: Visit, effect: Effect, refusal: Refusal) -> Verdict[Attempt | Effect]:
+def _refused(
+    visit: Visit, effect: Effect, refusal: Refusal, ends: tuple[Step, ...] = ()
+) -> Verdict[Attempt | Effect]:
     step = Step(transition=spans.refused(visit, refusal, effect=effect))
-    return Verdict(value=effect, refusal=refusal, steps=(step,))
+    return Verdict(value=effect, refusal=refusal, steps=(*ends, step))
 
 
-def _sender_steps(
-    visit: Visit, effect: Effect, claim: Claim | None, story: Story, gone: Gone, now: InstantMs
-) -> tuple[Step, ...]:
-    """Return the steps that put on record which senders are gone, so that a delay can run from there (ADM-07)."""
-    steps: list[Step] = []
-    if effect.state is not EffectState.UNKNOWN or claim is None:
-        return ()
+def _refuse_looking(house: House, view: View, effect: Effect) -> Refusal | None:
+    """Refuse to look at what is neither unknown nor settled on a host's word alone, or where no space is left."""
+    known = view.evidence(effect.effect_id)
+    if effect.state is EffectState.UNKNOWN or rests_on_a_claim(effect, known):
+        return refuse_space(house, view)
+    return refuse_settling(effect) or Refusal(code=RefusalCode.ALREADY_CONSUMED)
+
+
+def _with_ends(
+    visit: Visit, effect: Effect, view: View, gone: Gone, now: InstantMs
+) -> tuple[Story, tuple[Step, ...]]:
+    """Return the story of an effect with every sender that is gone by now, and the steps that put that on record.
+
+    A delay can only run from an end that is on record (ADM-07).
+    """
+    story, steps = story_of(view, effect.effect_id), []
+    if effect.state is not EffectState.UNKNOWN or view.claim(effect.effect_id) is None:
+        return story, ()
     if story.sending_over_ms is None and gone.winner:
         steps.append(_gone_step(visit, effect, now, {}))
-    steps += [
-        _gone_step(
-            visit, effect, now, {"attempt": str(one.kind), "seen": "unclear", "instance": one.instance}
-        )
-        for one in story.open_resends
-        if one.instance in gone.resenders
-    ]
-    return tuple(steps)
+        story = replace(story, sending_over_ms=now)
+    for one in story.open_resends:
+        if one.instance in gone.resenders:
+            said = {"attempt": str(one.kind), "seen": str(Seen.UNCLEAR), "instance": one.instance}
+            steps.append(_gone_step(visit, effect, now, said))
+            ended = tuple(replace(each, ended_ms=now) if each is one else each for each in story.attempts)
+            story = replace(story, attempts=ended)
+    return story, tuple(steps)
 
 
 def _gone_step(visit: Visit, effect: Effect, now: InstantMs, said: dict[str, str]) -> Step:
@@ -314,14 +319,18 @@ def inspecting(house: House, attempt: Attempt) -> Ask:
                 preparation=attempt.pinned.preparation,
                 remaining_ms=remaining_ms,
             )
-            if operation.inspector is None:
-                raise Malformed("missing", "inspect", "the operation names no inspection")
-            inspection = operation.inspector.inspect(look)
+            inspection = _inspected(operation.inspector, look)
         except Exception as fault:  # noqa: BLE001 - REC-02: whatever went wrong says nothing about the effect
             inspection = Inspection(seen=Seen.UNCLEAR, source=f"exception:{type(fault).__name__}"[:64])
         return lambda view, effect: weighed(view, effect, attempt, inspection)
 
     return ask
+
+
+def _inspected(inspector: Inspector | None, look: Look) -> Inspection:
+    if inspector is None:
+        return Inspection(seen=Seen.UNCLEAR, source="no_inspection")
+    return inspector.inspect(look)
 
 
 def weighed(view: View, effect: Effect, attempt: Attempt, inspection: Inspection) -> Outcome:
@@ -345,6 +354,8 @@ def weighed(view: View, effect: Effect, attempt: Attempt, inspection: Inspection
             target, reason = EffectState.UNKNOWN, "another_found"
         case Seen.UNCLEAR:
             target, reason = EffectState.UNKNOWN, "inspection_unclear"
+        case _:
+            assert_never(inspection.seen)
     return Outcome(
         target=target,
         evidence_class=EvidenceClass.INSPECTION,
@@ -373,19 +384,3 @@ def _why_not_conclusive(view: View, effect: Effect, attempt: Attempt) -> str | N
     if counts_from is None:
         return "sender_not_gone"
     return None if attempt.began_ms >= counts_from + absence.after_ms else "absence_too_early"
-
-
-__all__ = [
-    "ATTEMPT_MS",
-    "Allow",
-    "Ask",
-    "Attempt",
-    "AttemptRecord",
-    "Reconciled",
-    "begin",
-    "carried_out",
-    "inspecting",
-    "rests_on_a_claim",
-    "unclear",
-    "weighed",
-]

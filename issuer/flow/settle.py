@@ -222,10 +222,7 @@ def outcome_step(
         charged = {}
         if outcome.charged:
             said["charged"] = spans.amounts(outcome.charged)
-    if moves:
-        transition = spans.moved(visit, effect, target, **said)
-    else:
-        transition = spans.unmoved(visit, effect, **said)
+    transition = spans.moved(visit, effect, target, **said) if moves else spans.unmoved(visit, effect, **said)
     changes = outcome_changes(effect, target=target, charged=charged, evidence=evidence, before=before)
     return Step(transition=transition, changes=changes)
 

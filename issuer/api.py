@@ -215,7 +215,7 @@ class Issuer:
         return commands.report(self._visit("report"), effect, claim, succeeded=succeeded, cost=cost)
 
     def reconcile(self, effect: str, *, resend: bool = False) -> Answer:
-        """Look once at what became of an effect; with `resend`, send it again under its key where that is proven safe."""
+        """Look once at what became of an effect; with `resend`, send it again under its key where that is safe."""
         return commands.reconcile(self._visit("reconcile"), effect, self._current, resend=resend)
 
     def acknowledge(self, effect: str, *, reason: str, charge: bool = False) -> Answer:

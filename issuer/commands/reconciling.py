@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from audit import AuditUnavailable
 from issuer import answering
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
@@ -17,6 +18,7 @@ from issuer.commands.standing import settled_answer
 from issuer.flow import acknowledge as acknowledging
 from issuer.flow.attempts import AttemptKind
 from issuer.flow.capacity import restore_ballast
+from issuer.flow.dispatch import confirmed
 from issuer.flow.overdue import sweep
 from issuer.flow.reconcile import Attempt, Reconciled, begin, carried_out, inspecting, rests_on_a_claim
 from issuer.flow.reference import bound_operation, find_effect, missing, open_binding, open_to_inspect
@@ -25,7 +27,7 @@ from issuer.flow.resend import demand_resendable, refuse_resend, resending
 from issuer.house import House, Visit
 from issuer.operations.registry import Operation
 from issuer.wire import Answer, code_of
-from ledger.errors import Malformed
+from ledger.errors import Fault, Malformed
 from ledger.model import Effect
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_settling
@@ -123,7 +125,13 @@ def _attempted(visit: Visit, effect: Effect, kind: AttemptKind, current: Callabl
     if not isinstance(attempt, Attempt):
         return _refused(house, committed.refusal, attempt)
     ask = resending(house, attempt) if kind is AttemptKind.RESEND else inspecting(house, attempt)
-    return _answer(house, carried_out(visit, attempt, ask, current))
+    try:
+        return _answer(house, carried_out(visit, attempt, ask, current))
+    except AuditUnavailable:
+        raise  # before anything was asked
+    except Fault:
+        # What was asked, or sent again, could not be recorded: the effect stands as it did.
+        return answering.about(house, str(RefusalCode.OUTCOME_UNKNOWN), attempt.effect)
 
 
 def _bound(house: House, effect: Effect) -> Operation:
@@ -150,6 +158,7 @@ def _answer(house: House, done: Reconciled) -> Answer:
     if done.effect.state in SETTLED:
         answer = settled_answer(house, done.effect)
         return replace(answer, more={**answer.more, **more})
+    confirmed(house, done.effect.sequence)  # nothing is reported as done, so nobody waits for a yes
     fixed = answering.say_of(code_of(done.effect.state))
     why = _SAYS.get(done.outcome.reason, "")
     if done.contradicts:

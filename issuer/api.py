@@ -218,6 +218,14 @@ class Issuer:
         """Report what became of an admitted effect, with its claim."""
         return commands.report(self._visit("report"), effect, claim, succeeded=succeeded, cost=cost)
 
+    def reconcile(self, effect: str, *, resend: bool = False) -> Answer:
+        """Look once at what became of an effect; with `resend`, send it again under its key where that is safe."""
+        return commands.reconcile(self._visit("reconcile"), effect, self._current, resend=resend)
+
+    def acknowledge(self, effect: str, *, reason: str, charge: bool = False) -> Answer:
+        """Accept the risk of an unknown effect, for `reason`; with `charge` its held maximum becomes a charge of it."""
+        return commands.acknowledge(self._visit("acknowledge"), effect, reason=reason, charge=charge)
+
     def show(self, effect: str) -> Answer:
         """Show one effect."""
         return commands.show(self._visit("show"), effect)

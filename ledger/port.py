@@ -154,6 +154,10 @@ class View(Protocol):
         """Return what the admission of an effect held, per task and unit; settling does not remove it."""
         ...
 
+    def charged(self, effect_id: EffectId) -> Mapping[Unit, int]:
+        """Return what an effect was charged so far, overruns included; empty where nothing is settled."""
+        ...
+
     def evidence(self, effect_id: EffectId) -> Sequence[Evidence]:
         """Return the evidence about an effect, oldest first."""
         ...

@@ -7,7 +7,8 @@ Next: `issuer.flow` asks, and `ledger.changes` carries what it decided.
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from ledger.changes import Change, CostSettled, EffectMoved, EvidenceAdded
 from ledger.model import (
@@ -27,7 +28,7 @@ from ledger.model import (
     plain,
 )
 from ledger.refusals import Refusal, RefusalCode
-from ledger.states import EffectState
+from ledger.states import SETTLED, EffectState
 
 _NOT_ADMISSIBLE: Mapping[EffectState, RefusalCode] = {
     EffectState.PREPARED: RefusalCode.NOT_PERMITTED_YET,
@@ -127,12 +128,14 @@ def outcome_changes(
     target: EffectState,
     charged: Mapping[Unit, int],
     evidence: Evidence,
+    before: Mapping[Unit, int] | None = None,
 ) -> tuple[Change, ...]:
     """Return the changes that record an outcome.
 
     `unknown` settles nothing: the maximum stays held (BUD-04, REP-05). Every other outcome settles what is charged
     and releases the rest (BUD-03); `no_effect` charges nothing (REP-04). An effect that is `unknown` and stays so
-    only gains evidence.
+    only gains evidence. Of what an operator acknowledged as a charge `before`, nothing comes back: only what is
+    charged beyond it is settled (REC-04).
     """
     added = EvidenceAdded(evidence=evidence)
     if target is effect.state:
@@ -140,8 +143,78 @@ def outcome_changes(
     moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=target)
     if target is EffectState.UNKNOWN:
         return (added, moved)
-    settled = CostSettled(effect_id=effect.effect_id, task_id=effect.task_id, charged=charged)
+    beyond = charged
+    if before:
+        beyond = {unit: amount - before.get(unit, 0) for unit, amount in charged.items()}
+        beyond = {unit: amount for unit, amount in beyond.items() if amount > 0}
+    if before and not beyond:
+        return (added, moved)
+    settled = CostSettled(effect_id=effect.effect_id, task_id=effect.task_id, charged=beyond)
     return (added, settled, moved)
+
+
+_PROVES_A_CHARGE: Final = frozenset({EvidenceClass.SERVICE, EvidenceClass.INSPECTION, EvidenceClass.WRAPPER})
+
+
+def proven_charge(known: Sequence[Evidence]) -> Mapping[Unit, int]:
+    """Return the most that evidence of a service proves so far, per unit: no later settlement goes below it (REC-05).
+
+    A host's word is not among it (REC-07), nor what an operator acknowledged, which is settled already.
+    """
+    highest: dict[Unit, int] = {}
+    for item in known:
+        if item.evidence_class in _PROVES_A_CHARGE:
+            for unit, amount in item.charged.items():
+                highest[unit] = max(highest.get(unit, 0), amount)
+    return highest
+
+
+def final_charge(
+    effect: Effect,
+    target: EffectState,
+    *,
+    measured: Mapping[Unit, int] | None,
+    known: Sequence[Evidence],
+    before: Mapping[Unit, int],
+) -> Mapping[Unit, int]:
+    """Return what an effect stands charged with once it ends in `target`: nothing for `no_effect`, else the measured.
+
+    A unit that nobody measured is charged its maximum: silence about it releases nothing (REP-06). What was proven
+    before, or charged `before` by an operator's acknowledgement, is the least.
+    """
+    is_nothing = target is EffectState.NO_EFFECT
+    charge = dict.fromkeys(effect.cost, 0) if is_nothing else {**effect.cost, **(measured or {})}
+    for least in (proven_charge(known), before):
+        charge.update({unit: max(charge.get(unit, 0), amount) for unit, amount in least.items()})
+    return charge
+
+
+def contradicted(effect: Effect, known: Sequence[Evidence], target: EffectState) -> str | None:
+    """Return what evidence for `target` contradicts, as one word, or None (REC-05).
+
+    Of an effect that is over: its outcome, where that is another. Of one that is not: a charge or an answer of the
+    service that is on record, where the evidence says that there was no effect.
+    """
+    if target is EffectState.UNKNOWN:
+        return None
+    if effect.state in SETTLED:
+        return None if target is effect.state else str(effect.state)
+    if target is not EffectState.NO_EFFECT:
+        return None
+    if any(proven_charge(known).values()):
+        return "charge"
+    heard = any(item.evidence_class in {EvidenceClass.SERVICE, EvidenceClass.WRAPPER} for item in known)
+    return "service_answer" if heard else None
+
+
+def absence_counts_from(ended_ms: InstantMs | None, claim: Claim | None) -> InstantMs | None:
+    """Return the instant from which an absence's delay runs: the later of the sender's certain end and its deadline.
+
+    None where the end is not certain, or nobody knows who sent: then absence proves nothing (REC-02).
+    """
+    if ended_ms is None or claim is None:
+        return None
+    return InstantMs(max(ended_ms, claim.deadline_ms))
 
 
 def host_claim_charge(effect: Effect, reported: Mapping[Unit, int] | None) -> Mapping[Unit, int]:

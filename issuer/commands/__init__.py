@@ -1,6 +1,7 @@
 """One function per use case; every surface calls only these (SUR-01)."""
 
 __all__ = [
+    "acknowledge",
     "admit_host",
     "clock_accept",
     "commit",
@@ -11,6 +12,7 @@ __all__ = [
     "ledger_restore",
     "ledger_stats",
     "list_effects",
+    "reconcile",
     "report",
     "request",
     "request_held",
@@ -33,6 +35,7 @@ from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
+from issuer.commands.reconciling import acknowledge, reconcile
 from issuer.commands.task_changes import (
     task_accept_overrun,
     task_close,

@@ -13,16 +13,18 @@ from issuer import answering
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.commands.standing import standing_code
+from issuer.commands.unresolved import unresolved_row
 from issuer.flow.overdue import sweep
 from issuer.flow.reference import find_effect, find_tombstone
 from issuer.flow.refusing import RefusedError
-from issuer.house import Visit
+from issuer.house import House, Visit
 from issuer.wire import Answer, code_of
 from ledger.errors import Fault, Malformed
-from ledger.model import Effect, Tombstone, plain
+from ledger.model import Effect, Evidence, Tombstone, plain
 from ledger.port import View
 from ledger.refusals import RefusalCode
-from ledger.states import EffectState
+from ledger.rules import contradicted
+from ledger.states import SETTLED, EffectState
 
 
 def swept(visit: Visit) -> str | None:
@@ -45,6 +47,10 @@ def show(visit: Visit, reference: str) -> Answer:
             more = {"record": visit.house.ledger.read(lambda view: _collected_record(view, tombstone))}
             return answering.collected(visit.house, "found", tombstone, more)
         record = visit.house.ledger.read(lambda view: _record(view, effect))
+        if effect.state is EffectState.UNKNOWN:
+            record["unknown"] = visit.house.ledger.read(
+                lambda view: unresolved_row(visit.house, view, effect)
+            )
         if problem is not None:
             record["not_swept"] = problem
         code = standing_code(visit.house, effect)
@@ -81,7 +87,7 @@ def _record(view: View, effect: Effect) -> dict[str, object]:
     permit, claim = view.permit(effect.effect_id), view.claim(effect.effect_id)
     names = {node.task.task_id: node.task.name for node in view.path(effect.task_id)}
     places = {task_id: place for place, task_id in enumerate(names)}
-    reserved = view.reserved(effect.effect_id)
+    reserved, evidence = view.reserved(effect.effect_id), view.evidence(effect.effect_id)
     return {
         "actor": effect.actor,
         "subject": effect.subject,
@@ -120,12 +126,19 @@ def _record(view: View, effect: Effect) -> dict[str, object]:
                 "reference": item.reference,
                 "late": item.late,
                 "charged": plain(item.charged),
+                "contradicts": _contradicts(effect, evidence, item),
                 "at": instant_text(item.at_ms),
             }
-            for item in view.evidence(effect.effect_id)
+            for item in evidence
         ],
         "sequence": effect.sequence,
     }
+
+
+def _contradicts(effect: Effect, known: Sequence[Evidence], item: Evidence) -> str | None:
+    """Return what one piece of evidence speaks against, as a word, or None (REC-05)."""
+    target = next((state for state in SETTLED if state == item.proves), None)
+    return None if target is None else contradicted(effect, known, target)
 
 
 def _states(words: Sequence[str]) -> tuple[EffectState, ...]:
@@ -142,26 +155,32 @@ def list_effects(visit: Visit, states: Sequence[str] = ()) -> Answer:
     def run() -> Answer:
         wanted = _states(states)
         problem = swept(visit)
-        effects = visit.house.ledger.read(lambda view: view.effects(states=wanted))
-        rows = [
-            {
-                "effect": effect.effect_id,
-                "state": str(effect.state),
-                "code": code_of(effect.state),
-                "operation": effect.operation,
-                "resource": f'{effect.resource_type}::"{effect.resource_id}"',
-                "cost": {str(unit): amount for unit, amount in effect.cost.items()},
-                "prepared": instant_text(effect.prepared_ms),
-            }
-            for effect in effects
-            if effect.caller == visit.caller.name
-        ]
+        rows = visit.house.ledger.read(
+            lambda view: [
+                _row(visit.house, view, effect)
+                for effect in view.effects(states=wanted)
+                if effect.caller == visit.caller.name
+            ]
+        )
         more: dict[str, object] = {"effects": rows}
         if problem is not None:
             more["not_swept"] = problem
         return answering.about(visit.house, "found", more=more)
 
     return at_the_edge(visit, run)
+
+
+def _row(house: House, view: View, effect: Effect) -> dict[str, object]:
+    row: dict[str, object] = {
+        "effect": effect.effect_id,
+        "state": str(effect.state),
+        "code": code_of(effect.state),
+        "operation": effect.operation,
+        "resource": f'{effect.resource_type}::"{effect.resource_id}"',
+        "cost": {str(unit): amount for unit, amount in effect.cost.items()},
+        "prepared": instant_text(effect.prepared_ms),
+    }
+    return {**row, **unresolved_row(house, view, effect)} if effect.state is EffectState.UNKNOWN else row
 
 
 def timeline_of(visit: Visit, reference: str) -> Answer:

@@ -106,14 +106,28 @@ def _committed(pinned: Pinned, part: str, value: object) -> object:
     return {"commitment": commit(bytes.fromhex(pinned.salts[part]), part, value)}
 
 
+def _operation_of(operation: Operation) -> Mapping[str, object]:
+    return {
+        "id": operation.name,
+        "version": operation.version,
+        "contract": operation.contract,
+        "implementation": operation.adapter.implementation,
+        "adapter": operation.adapter.kind,
+    }
+
+
 def binding_body(
     pinned: Pinned,
     names: Names,
     *,
     cost: Mapping[str, int],
     expires_ms: InstantMs,
+    bound: Mapping[str, object] | None = None,
 ) -> bytes:
-    """Return the canonical bytes of the binding (EFF-02, EFF-03)."""
+    """Return the canonical bytes of the binding (EFF-02, EFF-03).
+
+    With `bound` the operation stands in it as that says: for proving a binding whose contract is an earlier one.
+    """
     operation = pinned.operation
     payload: dict[str, object] = {}
     for field in operation.fields:
@@ -127,13 +141,7 @@ def binding_body(
     body = {
         "v": BINDING_VERSION,
         "effect": names.effect_id,
-        "operation": {
-            "id": operation.name,
-            "version": operation.version,
-            "contract": operation.contract,
-            "implementation": operation.adapter.implementation,
-            "adapter": operation.adapter.kind,
-        },
+        "operation": dict(bound or _operation_of(operation)),
         "payload": payload,
         "resource": {"type": operation.resource_type, "id": resource_id},
         **{part: _committed(pinned, part, value) for part, value in pinned.derived().items()},

@@ -25,6 +25,7 @@ from issuer.house import House, Visit
 from issuer.operations.contract import TargetUnreadableError
 from issuer.operations.registry import Operation
 from issuer.sealing import ProtectedContentMissing, SealBroken
+from ledger.errors import LedgerCorrupt
 from ledger.model import EFFECT_ID_PATTERN, Effect, EffectId, InstantMs, Tombstone, plain
 from ledger.port import View
 from ledger.refusals import Refusal, RefusalCode
@@ -104,6 +105,40 @@ def open_binding(house: House, effect: Effect, operation: Operation) -> Pinned:
     Raises:
         RefusedError: `permit_broken`, where binding, cost or protected content are not those that were bound.
     """
+    return _opened(house, effect, operation, None)
+
+
+def open_to_inspect(house: House, effect: Effect) -> tuple[Pinned, bool]:
+    """Return what an effect was bound to, for a look at what became of it; and whether its contract still is the bound.
+
+    A contract that changed since does not close the door: the owner may have repaired how the service is asked. What
+    is looked for is proven by the digest as it was bound all the same (ADR-0016).
+
+    Raises:
+        RefusedError: `unsupported`, where the operation is gone, or no longer has the same fields; `permit_broken`, as
+            `open_binding`.
+    """
+    say = "How this operation is declared no longer fits what the effect was bound to, so nothing can be looked for."
+    changed = RefusedError(RefusalCode.UNSUPPORTED, field="contract", say=say)
+    if effect.replayed:
+        say = (
+            "A restore made this effect from its spans, so what it was bound to is known by its digest only."
+        )
+        raise RefusedError(RefusalCode.UNSUPPORTED, field="binding", say=say)
+    operation = house.operations.get(effect.operation)
+    if operation is None:
+        raise changed
+    bound = stored_member(effect.binding, "operation")
+    is_same = isinstance(bound, dict) and bound.get("contract") == operation.contract
+    if is_same or not isinstance(bound, dict):
+        return _opened(house, effect, operation, bound if isinstance(bound, dict) else None), True
+    try:
+        return _opened(house, effect, operation, bound), False
+    except (KeyError, LedgerCorrupt, RefusedError):
+        raise changed from None
+
+
+def _opened(house: House, effect: Effect, operation: Operation, bound: Mapping[str, object] | None) -> Pinned:
     broken = RefusedError(RefusalCode.PERMIT_BROKEN, field="binding")
     protected = None
     if effect.protected:
@@ -120,7 +155,8 @@ def open_binding(house: House, effect: Effect, operation: Operation) -> Pinned:
         caller=effect.caller,
         revision=str(stored_member(effect.binding, "revision")),
     )
-    again = binding_body(pinned, names, cost=plain(effect.cost), expires_ms=effect.expires_ms)
+    cost, expires_ms = plain(effect.cost), effect.expires_ms
+    again = binding_body(pinned, names, cost=cost, expires_ms=expires_ms, bound=bound)
     if again != effect.binding or not hmac.compare_digest(binding_digest(again), effect.binding_digest):
         raise broken
     return pinned

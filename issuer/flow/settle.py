@@ -1,13 +1,15 @@
 """Step 6 of 8: settle. What became of the effect, on the word of whom, and what it cost.
 
 Rules: REP-04 to REP-06, REC-05, REC-07, BUD-03, ADM-07 (first-hand reports need the claim; a late one settles an
-unknown effect once), AUD-02 (recording an outcome never waits for a sink).
+unknown effect once), REC-05 (what speaks against the record is kept and flagged, and moves nothing), AUD-02 (recording
+an outcome never waits for a sink).
 A host's word never releases money: success settles at the maximum at least, anything else is `unknown`.
 Next: step 7, `succeeded`, `failed` or `no_effect`; or `unknown`, which step 8 (reconciliation) may resolve later.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from issuer.flow import spans
 from issuer.flow.content import erase_content
@@ -20,7 +22,15 @@ from ledger.errors import Malformed
 from ledger.model import Amounts, AttributeValue, Effect, EvidenceClass, InstantMs, costs
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
-from ledger.rules import evidence_of, host_claim_charge, outcome_changes, refuse_claim, refuse_settling
+from ledger.rules import (
+    contradicted,
+    evidence_of,
+    final_charge,
+    host_claim_charge,
+    outcome_changes,
+    refuse_claim,
+    refuse_settling,
+)
 from ledger.states import SETTLED, EffectState
 
 
@@ -33,6 +43,7 @@ class Outcome:
         charged: what to charge per unit; None is the maximum, and nothing for `no_effect`.
         source, reference: where the word comes from, and the provider's own reference.
         reason: one snake_case word for why it is this outcome.
+        attempt, seen: of a reconciliation, what was tried and what was seen; empty for first-hand words.
     """
 
     target: EffectState
@@ -41,6 +52,8 @@ class Outcome:
     reason: str
     reference: str = ""
     charged: Amounts | None = None
+    attempt: str = ""
+    seen: str = ""
 
 
 _PROOFS: Mapping[Proof, EffectState] = {
@@ -56,6 +69,11 @@ _REASONS: Mapping[Proof, str] = {
     Proof.PARTIAL: "service_did_part",
     Proof.NOTHING: "answer_proves_nothing",
 }
+_ANSWERED: Final = "service_answered"
+_LOST: Final = "answer_lost"
+
+WINNER_REASONS: Final = frozenset({*_REASONS.values(), _ANSWERED, _LOST})
+"""Reasons that only the winner of an admission gives, once its own sending is over."""
 
 
 def from_answer(answer: Answer) -> Outcome:
@@ -76,7 +94,7 @@ def from_answer(answer: Answer) -> Outcome:
         target=_PROOFS[answer.proof],
         evidence_class=EvidenceClass.NONE if answer.proof is Proof.NOTHING else EvidenceClass.SERVICE,
         source=answer.source,
-        reason=_REASONS.get(answer.proof, "service_answered"),
+        reason=_REASONS.get(answer.proof, _ANSWERED),
         reference=answer.reference,
         charged=charged,
     )
@@ -91,9 +109,7 @@ def not_sent(reason: str) -> Outcome:
 
 def lost(source: str) -> Outcome:
     """Return the outcome of an answer that never came, whatever the exception was (REP-05)."""
-    return Outcome(
-        target=EffectState.UNKNOWN, evidence_class=EvidenceClass.NONE, source=source, reason="answer_lost"
-    )
+    return Outcome(target=EffectState.UNKNOWN, evidence_class=EvidenceClass.NONE, source=source, reason=_LOST)
 
 
 def host_claims(effect: Effect, *, succeeded: bool, reported: Amounts | None, source: str) -> Outcome:
@@ -112,13 +128,6 @@ def host_claims(effect: Effect, *, succeeded: bool, reported: Amounts | None, so
         reason="host_says_so",
         charged=host_claim_charge(effect, reported),
     )
-
-
-def _charge(effect: Effect, outcome: Outcome) -> Amounts:
-    if outcome.target is EffectState.NO_EFFECT:
-        return dict.fromkeys(effect.cost, 0)
-    # A unit that nobody measured is charged its maximum: silence about it releases nothing (REP-06).
-    return {**effect.cost, **(outcome.charged or {})}
 
 
 def settle(
@@ -140,15 +149,15 @@ def settle(
             step = Step(transition=spans.refused(visit, over, effect=gone))
             return Verdict(value=gone, refusal=over, steps=(step,))
         claim = view.claim(current.effect_id)
-        no = refuse_claim(claim, claim_hash) or refuse_settling(current)
-        if no is None and outcome.target is current.state:
-            no = Refusal(code=RefusalCode.OUTCOME_UNKNOWN)
-        if no is not None or claim is None:
-            no = no or Refusal(code=RefusalCode.FORBIDDEN, field="claim")
+        no = refuse_claim(claim, claim_hash)
+        late = current.state is not EffectState.ADMITTED or claim is None or now >= claim.deadline_ms
+        if no is None and not _is_news(view, current, outcome):
+            no = refuse_settling(current) or Refusal(code=RefusalCode.OUTCOME_UNKNOWN)
+        if no is not None:
             step = Step(transition=spans.refused(visit, no, effect=current))
             return Verdict(value=current, refusal=no, steps=(step,))
-        late = current.state is EffectState.UNKNOWN or now >= claim.deadline_ms
-        return Verdict(value=current, steps=(_step(visit, current, outcome, late=late, now=now),))
+        step = outcome_step(visit, view, current, outcome, late=late, now=now)
+        return Verdict(value=current, refusal=refuse_settling(current), steps=(step,))
 
     committed = record_end(visit.house, decide)
     if committed.refusal is None and outcome.target in SETTLED:
@@ -156,8 +165,42 @@ def settle(
     return committed
 
 
-def _step(visit: Visit, effect: Effect, outcome: Outcome, *, late: bool, now: InstantMs) -> Step:
-    charged = _charge(effect, outcome)
+def _is_news(view: View, effect: Effect, outcome: Outcome) -> bool:
+    """Say whether a first-hand word adds to what is on record: it settles, or it is evidence that nothing there says.
+
+    That a service took or did a part, or that the winner's own sending is over, is kept of an unknown effect; what
+    speaks against an outcome is kept beside it (REC-05). Each once.
+    """
+    if effect.state is EffectState.ADMITTED:
+        return True
+    if effect.state is EffectState.UNKNOWN and outcome.target is not EffectState.UNKNOWN:
+        return True
+    if effect.state is EffectState.UNKNOWN:
+        is_host = outcome.evidence_class in {EvidenceClass.HOST_CLAIM, EvidenceClass.WRAPPER}
+        return not is_host and not _is_known(view, effect, outcome)
+    against = contradicted(effect, (), outcome.target)
+    return effect.state in SETTLED and against is not None and not _is_known(view, effect, outcome)
+
+
+def _is_known(view: View, effect: Effect, outcome: Outcome) -> bool:
+    said = (outcome.evidence_class, outcome.source, str(outcome.target), dict(outcome.charged or {}))
+    return any(
+        (item.evidence_class, item.source, item.proves, dict(item.charged)) == said
+        for item in view.evidence(effect.effect_id)
+    )
+
+
+def outcome_step(
+    visit: Visit, view: View, effect: Effect, outcome: Outcome, *, late: bool, now: InstantMs
+) -> Step:
+    """Return the step that records `outcome` of an effect as it stands under the lock.
+
+    It moves the effect where it may. Where the effect is over, or what is on record speaks against it, the evidence is
+    kept and flagged, and nothing moves (REC-05).
+    """
+    known, before = view.evidence(effect.effect_id), view.charged(effect.effect_id)
+    against = contradicted(effect, known, outcome.target)
+    target = effect.state if against is not None or effect.state in SETTLED else outcome.target
     evidence = evidence_of(
         effect,
         evidence_class=outcome.evidence_class,
@@ -168,20 +211,34 @@ def _step(visit: Visit, effect: Effect, outcome: Outcome, *, late: bool, now: In
         now=now,
         charged=outcome.charged,
     )
+    said = _said(outcome, late=late)
+    if against is not None:
+        said["contradicts"] = against
+    moves = target is not effect.state
+    if moves and target in SETTLED:
+        charged = final_charge(effect, target, measured=outcome.charged, known=known, before=before)
+        said |= _charged_said(effect, charged)
+    else:
+        charged = {}
+        if outcome.charged:
+            said["charged"] = spans.amounts(outcome.charged)
+    transition = spans.moved(visit, effect, target, **said) if moves else spans.unmoved(visit, effect, **said)
+    changes = outcome_changes(effect, target=target, charged=charged, evidence=evidence, before=before)
+    return Step(transition=transition, changes=changes)
+
+
+def _said(outcome: Outcome, *, late: bool) -> dict[str, AttributeValue]:
     said: dict[str, AttributeValue] = {
         "evidence_class": str(outcome.evidence_class),
         "evidence_source": outcome.source,
         "reason": outcome.reason,
         "late": late,
     }
-    if outcome.reference:
-        said["reference"] = outcome.reference
-    if outcome.target is not EffectState.UNKNOWN:
-        said["charged"] = spans.amounts(charged)
-        overrun = {unit: amount - effect.cost.get(unit, 0) for unit, amount in charged.items()}
-        above = {unit: amount for unit, amount in overrun.items() if amount > 0}
-        if above:
-            said["overrun"] = spans.amounts(above)
-    transition = spans.moved(visit, effect, outcome.target, **said)
-    changes = outcome_changes(effect, target=outcome.target, charged=charged, evidence=evidence)
-    return Step(transition=transition, changes=changes)
+    named = {"reference": outcome.reference, "attempt": outcome.attempt, "seen": outcome.seen}
+    return {**said, **{name: value for name, value in named.items() if value}}
+
+
+def _charged_said(effect: Effect, charged: Amounts) -> dict[str, AttributeValue]:
+    overrun = {unit: amount - effect.cost.get(unit, 0) for unit, amount in charged.items()}
+    above = {unit: amount for unit, amount in overrun.items() if amount > 0}
+    return {"charged": spans.amounts(charged), **({"overrun": spans.amounts(above)} if above else {})}

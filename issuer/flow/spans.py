@@ -87,14 +87,20 @@ def moved(
     )
 
 
-def reported(visit: Visit, effect: Effect, **attributes: AttributeValue) -> Transition:
-    """Return the transition of evidence that moves no state."""
+def beside(visit: Visit, name: TransitionName, effect: Effect, **attributes: AttributeValue) -> Transition:
+    """Return a transition of an effect that moves no state."""
     return Transition(
-        name=TransitionName.EFFECT_REPORTED,
+        name=name,
         story=effect.effect_id,
         effect_id=effect.effect_id,
         attributes={**effect_attributes(visit, effect), **_dotted(attributes)},
     )
+
+
+def unmoved(visit: Visit, effect: Effect, **attributes: AttributeValue) -> Transition:
+    """Return the transition of evidence that moves no state: of an attempt to reconcile, or of a first-hand word."""
+    name = TransitionName.EFFECT_INSPECTED if "attempt" in attributes else TransitionName.EFFECT_REPORTED
+    return beside(visit, name, effect, **attributes)
 
 
 def refused(

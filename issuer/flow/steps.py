@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Reached(StrEnum):
-    """A point in the way of one commit; the value says what has just been done."""
+    """A point in the way of one commit, or of one attempt to reconcile; the value says what has just been done."""
 
     SINKS_PROBED = "sinks_probed"
     ACKNOWLEDGED = "admission_acknowledged"
@@ -16,3 +16,5 @@ class Reached(StrEnum):
     ANSWERED = "answered"
     SETTLED = "settled"
     OUTCOME_ACKNOWLEDGED = "outcome_acknowledged"
+    ATTEMPT_ACKNOWLEDGED = "attempt_acknowledged"
+    LOOKED = "looked"

@@ -130,8 +130,10 @@ def _idempotency(declared: Declared) -> Idempotency | None:
 
 
 def _resend(declared: Declared, idempotency: Idempotency | None) -> Resend | None:
-    """Only a request that we make ourselves is known to be the same bytes twice (REC-03)."""
-    if declared.http is None or idempotency is None or idempotency.kept_ms is None:
+    """Only a request of our own is the same bytes twice for certain, and only an owner says that it may be (REC-03)."""
+    if declared.http is None or declared.proves is None or declared.proves.resend is None:
+        return None
+    if idempotency is None or idempotency.kept_ms is None:
         return None
     return Resend(within_ms=idempotency.kept_ms)
 

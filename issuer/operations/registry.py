@@ -59,6 +59,7 @@ class Operation:
         inspector: finds out what became of an effect, or None where the owner declared no way to (REC-01).
         absence: when not finding it proves that nothing happened, or None for never (REC-02).
         reads_service: whether preparing, and looking again before a commit, asks a service (EFF-06).
+        resend: whether the contract proves that the same key cannot create another effect (REC-03).
     """
 
     name: str
@@ -79,6 +80,7 @@ class Operation:
     inspector: Inspector | None = None
     absence: Absence | None = None
     reads_service: bool = False
+    resend: bool = False
 
     @property
     def is_sent_by_host(self) -> bool:
@@ -152,6 +154,7 @@ def _operation(profile: Profile, name: str, parts: Parts) -> Operation:
         inspector=registered.inspector,
         absence=None if terms.inspection is None else terms.inspection.absence,
         reads_service=declared.before is not None or declared.python is not None,
+        resend=terms.resend is not None,
     )
 
 

@@ -302,6 +302,15 @@ class HttpAdapter(Table):
     )
 
 
+class Resend(Table):
+    """`proves.resend`: sending again under the same key is safe, and why (REC-03); only reconciliation ever does it."""
+
+    because: Text = Field(
+        description="Why the same key with the same content cannot create another effect, also at the same time and "
+        "with another payload, and is answered like the first."
+    )
+
+
 class Proves(Table):
     """`proves`: what each answer of the service proves; any other answer proves nothing (OPR-01)."""
 
@@ -323,6 +332,9 @@ class Proves(Table):
     )
     key_kept_ms: Retention | None = Field(
         default=None, alias="key_kept", description="How long the service remembers the idempotency key."
+    )
+    resend: Resend | None = Field(
+        default=None, description="Lets reconciliation send again under the same key; needs `key_kept`."
     )
 
 

@@ -168,6 +168,12 @@ def _proof_problems(path: KeyPath, operation: Operation) -> Iterator[Problem]:
     if proves.key_kept_ms is not None and (operation.http is None or operation.http.once is None):
         message = "`key_kept` speaks of an idempotency key, and `http.once` names no header for one."
         yield Problem(path=(*path, "key_kept"), code=FindingCode.CONFLICT, message=message)
+    if proves.resend is not None and proves.key_kept_ms is None:
+        message = "`resend` rests on a key that the service remembers: it needs `http.once` and `key_kept`."
+        yield Problem(path=(*path, "resend"), code=FindingCode.CONFLICT, message=message)
+    if proves.resend is not None and operation.http is not None and operation.http.if_match:
+        message = "`resend` and `if_match` exclude each other: its own first success would make the second one fail."
+        yield Problem(path=(*path, "resend"), code=FindingCode.CONFLICT, message=message)
 
 
 def _before_problems(path: KeyPath, operation: Operation) -> Iterator[Problem]:

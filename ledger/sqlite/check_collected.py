@@ -84,7 +84,9 @@ def _check_tombstone(ground: Ground, row: Row, uses: list[Row], slots: Slots) ->
     permits = [] if tombstone["permit_id"] is None else [(effect_id, tombstone["permit_id"])]
     check_use(ground, effect_id, permits, uses, told.admitted)
     if told.settled is not None and told.settled.state in _CHARGED:
-        _add_charge(ground, tombstone, told.settled, slots)
+        add_kept(ground.counts, slots.used(_used(tombstone, _add_charge(ground, tombstone, told.settled))))
+    elif told.settled is not None and effect_id in ground.trail.charges:
+        _add_charge(ground, tombstone, told.settled)  # it had no effect, and its acknowledged charge stays
 
 
 def _is_risen(ground: Ground, effect_id: str) -> bool:
@@ -106,8 +108,8 @@ def _check_story(ground: Ground, tombstone: dict[str, Any], told: Told, sequence
         ground.find("tombstone_without_trail", where, says)
 
 
-def _add_charge(ground: Ground, tombstone: dict[str, Any], end: Move, slots: Slots) -> None:
-    """Add what the end of an effect charged at every level, and the slots that it keeps for ever."""
+def _add_charge(ground: Ground, tombstone: dict[str, Any], end: Move) -> Said:
+    """Add what an effect stood charged with at every level when it ended; return what the span of its end says."""
     found = ground.rows("SELECT body FROM spans WHERE sequence = ?", end.sequence)
     said = ground.said(found[0][0]) if found else {}
     charged, overrun = amounts_said(said, "permit.charged"), amounts_said(said, "permit.overrun")
@@ -121,7 +123,7 @@ def _add_charge(ground: Ground, tombstone: dict[str, Any], end: Move, slots: Slo
                 sums = ground.counts.spend.setdefault((level, unit), [0, 0])
                 sums[0] += amount - above
                 sums[1] += above
-    add_kept(ground.counts, slots.used(_used(tombstone, said)))
+    return said
 
 
 def _used(tombstone: dict[str, Any], said: Said) -> Used | None:

@@ -133,6 +133,7 @@ class Trail:
     Attributes:
         effects: each effect's moves; those whose rows were looked at are taken out.
         ceilings, accepted: by the sequence of the span.
+        charges: the span by which an operator turned what an unknown effect holds into a charge, by effect.
         collected: where each effect was collected, as far as spans name it.
         unnamed: the collections that name no effect.
         forgotten: how many tombstones were forgotten; None where no span says it.
@@ -143,6 +144,7 @@ class Trail:
     tasks: dict[str, TaskStory] = field(default_factory=dict)
     ceilings: dict[int, Ceilings] = field(default_factory=dict)
     accepted: dict[int, Accepted] = field(default_factory=dict)
+    charges: dict[str, int] = field(default_factory=dict)
     sinks: set[int] = field(default_factory=set)
     collected: dict[str, int] = field(default_factory=dict)
     unnamed: set[int] = field(default_factory=set)

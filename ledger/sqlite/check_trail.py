@@ -142,6 +142,11 @@ def _overrun_accepted(trail: Trail, row: SpanColumns, said: Said) -> None:
     trail.accepted[row.sequence] = Accepted(row.story, said)
 
 
+def _acknowledged(trail: Trail, row: SpanColumns, said: Said) -> None:
+    if "permit.charged" in said:
+        trail.charges.setdefault(row.story, row.sequence)
+
+
 def _collected(trail: Trail, row: SpanColumns, said: Said) -> None:
     named = said.get("permit.collected")
     if isinstance(named, list):
@@ -167,15 +172,17 @@ _TOLD: Final[dict[str, Callable[[Trail, SpanColumns, Said], None]]] = {
     TransitionName.TASK_GRANTED.value: _ceiling_changed,
     TransitionName.TASK_LOWERED.value: _ceiling_changed,
     TransitionName.OVERRUN_ACCEPTED.value: _overrun_accepted,
+    TransitionName.EFFECT_ACKNOWLEDGED.value: _acknowledged,
     TransitionName.LEDGER_COLLECTED.value: _collected,
     TransitionName.SINK_REGISTERED.value: _sink_registered,
 }
-"""What is kept of a span about no effect, by its name."""
+"""What is kept of a span that moves no effect, by its name."""
 
 _READ: Final = frozenset(
     {
         TransitionName.TASK_OPENED.value,
         TransitionName.OVERRUN_ACCEPTED.value,
+        TransitionName.EFFECT_ACKNOWLEDGED.value,
         TransitionName.LEDGER_COLLECTED.value,
     }
 )

@@ -25,6 +25,12 @@ _PACE_MS: Final = 7 * _DAY_MS
 
 _PACE_MS_MIN: Final = 3600 * 1000
 
+_HELD_UNKNOWN: Final = (
+    "SELECT cost FROM effects AS e WHERE state = 'unknown' "
+    "AND NOT EXISTS (SELECT 1 FROM settlements AS s WHERE s.effect_id = e.effect_id)"
+)
+"""What an operator's acknowledgement charged is spent, and held no more (REC-04)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerStats:
@@ -70,7 +76,7 @@ def _counted(raw: Any, path: Path, now_ms: int) -> LedgerStats:  # noqa: ANN401 
     effects = dict.fromkeys(map(str, EffectState), 0)
     effects.update(dict(raw.execute("SELECT state, count(*) FROM effects GROUP BY state").fetchall()))
     held: dict[str, int] = {}
-    for (cost,) in raw.execute("SELECT cost FROM effects WHERE state = 'unknown'"):
+    for (cost,) in raw.execute(_HELD_UNKNOWN):
         for unit, amount in json.loads(cost).items():
             held[unit] = held.get(unit, 0) + amount
     found = raw.execute("SELECT ledger_id, created_ms FROM ledger WHERE one = 1").fetchone()

@@ -284,7 +284,7 @@ CREATE TABLE settlements(
   charged INTEGER NOT NULL CONSTRAINT charged_range CHECK (charged BETWEEN 0 AND {AMOUNT_MAX}),
   overrun INTEGER NOT NULL CHECK (overrun BETWEEN 0 AND {AMOUNT_MAX}),
   sequence INTEGER NOT NULL REFERENCES spans(sequence),
-  PRIMARY KEY (effect_id, task_id, unit),
+  PRIMARY KEY (effect_id, task_id, unit, sequence),
   FOREIGN KEY (task_id, unit) REFERENCES budgets(task_id, unit)
 ) STRICT, WITHOUT ROWID;
 

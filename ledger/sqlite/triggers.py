@@ -43,6 +43,13 @@ REPLAYING: Final = (
 )
 """Asks whether the transaction is at a step of a restore."""
 
+_HELD_BEFORE: Final = """(SELECT amount FROM reservations AS r
+      WHERE r.effect_id = NEW.effect_id AND r.task_id = NEW.task_id AND r.unit = NEW.unit AND NOT EXISTS (
+        SELECT 1 FROM settlements AS s WHERE s.effect_id = NEW.effect_id AND s.task_id = NEW.task_id
+          AND s.unit = NEW.unit AND s.sequence <> NEW.sequence))"""
+"""What an effect still holds where something is charged for it: a charge that an operator acknowledged let go of all of
+it, and what an outcome charges beyond that is an overrun (REC-04, BUD-03)."""
+
 TRIGGERS: Final = f"""
 CREATE TRIGGER spans_contiguous BEFORE INSERT ON spans BEGIN
   SELECT RAISE(ABORT, 'guard:span_sequence') WHERE NEW.sequence
@@ -249,16 +256,12 @@ CREATE TRIGGER reservations_apply AFTER INSERT ON reservations BEGIN
 END;
 
 CREATE TRIGGER settlements_apply AFTER INSERT ON settlements BEGIN
-  SELECT RAISE(ABORT, 'guard:charge_above_reservation') WHERE NEW.charged > coalesce((
-    SELECT amount FROM reservations WHERE effect_id = NEW.effect_id AND task_id = NEW.task_id AND unit = NEW.unit), 0);
+  SELECT RAISE(ABORT, 'guard:charge_above_reservation') WHERE NEW.charged > coalesce({_HELD_BEFORE}, 0);
   UPDATE budgets SET
-    reserved = reserved - coalesce((SELECT amount FROM reservations
-      WHERE effect_id = NEW.effect_id AND task_id = NEW.task_id AND unit = NEW.unit), 0),
+    reserved = reserved - coalesce({_HELD_BEFORE}, 0),
     settled = settled + NEW.charged,
     overrun = overrun + NEW.overrun,
-    above = coalesce(max(0, reserved - coalesce((SELECT amount FROM reservations
-      WHERE effect_id = NEW.effect_id AND task_id = NEW.task_id AND unit = NEW.unit), 0)
-      + settled + NEW.charged - ceiling), 0)
+    above = coalesce(max(0, reserved - coalesce({_HELD_BEFORE}, 0) + settled + NEW.charged - ceiling), 0)
     WHERE task_id = NEW.task_id AND unit = NEW.unit;
 END;
 

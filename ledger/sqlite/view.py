@@ -237,6 +237,16 @@ class SqliteView(InvocationReading):
         found = self._all("SELECT task_id, unit, amount FROM reservations WHERE effect_id = ?", effect_id)
         return MappingProxyType({(TaskId(row[0]), Unit(row[1])): row[2] for row in found})
 
+    def charged(self, effect_id: EffectId) -> Mapping[Unit, int]:
+        """Return what an effect was charged so far, overruns included; empty where nothing is settled."""
+        found = self._all(
+            # Alike at every level: the rows of one of them are enough.
+            "SELECT unit, sum(charged + overrun) FROM settlements WHERE effect_id = ?1 AND task_id = "
+            "(SELECT min(task_id) FROM settlements WHERE effect_id = ?1) GROUP BY unit",
+            effect_id,
+        )
+        return MappingProxyType({Unit(row[0]): row[1] for row in found})
+
     def evidence(self, effect_id: EffectId) -> Sequence[Evidence]:
         """Return the evidence about an effect, oldest first."""
         found = self._all(

@@ -354,9 +354,12 @@ class StepWriter:
             )
 
     def _settle(self, change: changes.CostSettled) -> None:
+        # What was charged before, by an acknowledgement, is held no more (REC-04).
         held = dict(
             self._raw.execute(
-                "SELECT unit, max(amount) FROM reservations WHERE effect_id = ? GROUP BY unit",
+                "SELECT unit, max(amount) FROM reservations AS r WHERE effect_id = ? AND NOT EXISTS ("
+                "SELECT 1 FROM settlements AS s WHERE s.effect_id = r.effect_id AND s.task_id = r.task_id "
+                "AND s.unit = r.unit) GROUP BY unit",
                 (change.effect_id,),
             ).fetchall(),
         )

@@ -18,6 +18,7 @@ from issuer.surfaces.cli.options import (
     settings_of,
     whole_pairs,
 )
+from issuer.surfaces.cli.reconciling import acknowledge, reconcile
 from issuer.surfaces.cli.running import run_with_issuer, trouble
 from issuer.surfaces.cli.tasks import task_group
 from issuer.wire.codes import Exit
@@ -288,6 +289,8 @@ def clock_accept(settings: Settings) -> None:
     run_with_issuer(settings, lambda issuer: issuer.clock_accept())
 
 
+group.add_command(reconcile)
+group.add_command(acknowledge)
 group.add_command(task_group)
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -69,10 +70,12 @@ def _more_lines(answer: Answer) -> list[str]:
             lines += [plain_text(str(line)) for line in value]
         elif name in {"timeline", "stats", "blocked"}:  # told in lines, or in the sentence
             continue
+        elif name == "attempt" and isinstance(value, dict):
+            lines.append(plain_text(f"  attempt: {value['kind']}, {value['seen']} ({value['reason']})"))
         elif name == "findings" and isinstance(value, list):
             lines += [line for row in value for line in _finding_lines(row)]
         elif name == "effects" and isinstance(value, list):
-            lines += [_effect_line(row) for row in value] or ["  none"]
+            lines += [line for row in value for line in _effect_lines(row)] or ["  none"]
         elif name == "tasks" and isinstance(value, list):
             lines += [line for row in value for line in _task_lines(row)] or ["  none"]
         elif name == "task" and isinstance(value, dict):
@@ -90,6 +93,29 @@ def _finding_lines(row: Mapping[str, object]) -> list[str]:
     where = f"{plain_text(str(row['where']))}: " if row.get("where") else ""
     lines = [f"  {word:<7}  {row['check']}: {where}{plain_text(str(row['says']))}"]
     return [*lines, f"{'':>11}-> {next_step}"] if next_step else lines
+
+
+def _effect_lines(row: Mapping[str, object]) -> list[str]:
+    lines = [_effect_line(row)]
+    if "last_attempt" in row:
+        lines += [f"      {plain_text(line)}" for line in _unresolved_lines(row)]
+    return lines
+
+
+def _unresolved_lines(row: Mapping[str, Any]) -> list[str]:
+    """Return what an unknown effect holds and where, since when, for whom, what can be tried, and what was."""
+    levels = row["charged"] or row["held"]
+    amounts = ", ".join(f"{amount_text(one['unit'], one['amount'])} at {one['task']}" for one in levels)
+    last, number = row["last_attempt"], row["attempts"]
+    tried = "no attempt yet"
+    if last is not None:
+        seen = f"{last['seen']} ({last['reason']})" if last["seen"] else "no end on record"
+        tried = f"{number} attempt{'' if number == 1 else 's'}, the last: {last['kind']}, {seen}"
+    return [
+        f"since {row['since']}, in {row['task']}, for {row['subject']}, by {row['actor']}",
+        f"{'charged' if row['charged'] else 'holds'} {amounts or 'nothing'}",
+        f"possible: {' or '.join(row['inspection'])}; {tried}",
+    ]
 
 
 def _effect_line(row: Mapping[str, object]) -> str:

@@ -1,0 +1,106 @@
+"""Sending again under the same key: the one repetition there is, and only as reconciliation (ADR-0016).
+
+Rules: REC-03. All of it has to hold, under the lock, before a byte leaves:
+  1. the owner's contract proves that the key cannot create another effect, and is the one that was bound, with the code
+  that renders the same bytes   2. nobody else may still be sending: the winner of the admission is certainly over, and
+  no other resend is within its deadline   3. the service remembers the key, counted from the first attempt, until the
+  whole exchange is over   4. the task and all above it are still open: the first request may never have arrived, and
+  then this one does what was asked for.
+The bytes are made again from the proven binding, to the pinned addresses. The answer is service evidence, by the rules
+of a first one; a lost answer leaves everything as it was.
+"""
+
+from collections.abc import Callable
+
+from issuer.flow.attempts import AttemptKind, Story, is_resend_in_flight, sending_ended
+from issuer.flow.binding import Pinned
+from issuer.flow.prepare import request_of
+from issuer.flow.reconcile import ATTEMPT_MS, Ask, Attempt, unclear
+from issuer.flow.refusing import RefusedError
+from issuer.flow.settle import Outcome, from_answer
+from issuer.house import House
+from issuer.operations.contract import NotDispatchedError, Order
+from issuer.operations.registry import Operation
+from ledger.model import Claim, DurationMs, Effect, InstantMs
+from ledger.port import View
+from ledger.refusals import Refusal, RefusalCode
+from ledger.rules import refuse_path
+from ledger.states import EffectState
+
+
+def demand_resendable(operation: Operation) -> None:
+    """Refuse an operation whose contract does not prove that a resend is safe (REC-03).
+
+    Raises:
+        RefusedError: `unsupported`, naming what is missing.
+    """
+    if not operation.resend or operation.key_kept_ms is None or operation.is_sent_by_host:
+        say = "The contract of this operation does not prove that sending again under the same key is safe."
+        raise RefusedError(RefusalCode.UNSUPPORTED, field="proves.resend", say=say)
+
+
+def resend_until(operation: Operation, claim: Claim | None) -> InstantMs | None:
+    """Return the last instant at which a resend may begin, so that it ends while the service knows the key; or None."""
+    if claim is None or not operation.resend or operation.key_kept_ms is None or operation.is_sent_by_host:
+        return None
+    return InstantMs(claim.admitted_ms + operation.key_kept_ms - ATTEMPT_MS)
+
+
+def refuse_resend(
+    pinned: Pinned,
+) -> Callable[[View, Effect, Story, InstantMs], Refusal | None]:
+    """Return what says no to a resend under the lock: 2 to 4 of the above, the first that does not hold."""
+
+    def refuse(view: View, effect: Effect, story: Story, now: InstantMs) -> Refusal | None:
+        claim = view.claim(effect.effect_id)
+        until = resend_until(pinned.operation, claim)
+        if effect.state is not EffectState.UNKNOWN:
+            return Refusal(code=RefusalCode.ALREADY_CONSUMED)
+        if is_resend_in_flight(story, now):
+            return Refusal(code=RefusalCode.OUTCOME_UNKNOWN, field="resend_in_flight")
+        if sending_ended(claim, story, now) is None:
+            return Refusal(code=RefusalCode.OUTCOME_UNKNOWN, field="sender_not_gone")
+        if until is None or now > until:
+            return Refusal(code=RefusalCode.OUTCOME_UNKNOWN, field="key_forgotten")
+        return refuse_path(view.path(effect.task_id), now)
+
+    return refuse
+
+
+def resending(house: House, attempt: Attempt) -> Ask:
+    """Return the sending again: the same bytes, to the same addresses, under the same key."""
+
+    def ask(remaining_ms: DurationMs) -> Callable[[View, Effect], Outcome]:
+        outcome = _sent(house, attempt, remaining_ms)
+        return lambda _view, _effect: outcome
+
+    return ask
+
+
+def _sent(house: House, attempt: Attempt, remaining_ms: DurationMs) -> Outcome:
+    kind = AttemptKind.RESEND
+    order = Order(
+        effect_id=attempt.effect.effect_id,
+        request=request_of(house, attempt.pinned),
+        preparation=attempt.pinned.preparation,
+        deadline_ms=attempt.deadline_ms,
+        remaining_ms=remaining_ms,
+    )
+    try:
+        answer = attempt.pinned.operation.adapter.dispatch(order)
+    except NotDispatchedError as proof:
+        # That this attempt sent nothing says nothing about the first one.
+        return unclear(kind, proof.reason, "resend_not_sent")
+    except Exception as fault:  # noqa: BLE001 - REP-05: whatever went wrong, it may have been sent
+        return unclear(kind, f"exception:{type(fault).__name__}"[:64], "resend_answer_lost")
+    found = from_answer(answer)
+    return Outcome(
+        target=found.target,
+        evidence_class=found.evidence_class,
+        source=found.source,
+        reason=found.reason,
+        reference=found.reference,
+        charged=found.charged,
+        attempt=str(kind),
+        seen=str(answer.proof),
+    )

@@ -33,6 +33,7 @@ class Outcome:
         charged: what to charge per unit; None is the maximum, and nothing for `no_effect`.
         source, reference: where the word comes from, and the provider's own reference.
         reason: one snake_case word for why it is this outcome.
+        when_late: what the same word amounts to once the deadline has passed; None for the same (REC-07).
     """
 
     target: EffectState
@@ -41,6 +42,7 @@ class Outcome:
     reason: str
     reference: str = ""
     charged: Amounts | None = None
+    when_late: "Outcome | None" = None
 
 
 _PROOFS: Mapping[Proof, EffectState] = {
@@ -132,26 +134,29 @@ def settle(
     Raises:
         Fault: as `ledger.port.Ledger.transact`.
     """
+    said = outcome
 
     def decide(view: View, now: InstantMs) -> Verdict[Effect]:
+        nonlocal said
         current = view.effect(effect.effect_id)
         if current is None:
             gone, over = collected_since(view, effect), Refusal(code=RefusalCode.COLLECTED)
             step = Step(transition=spans.refused(visit, over, effect=gone))
             return Verdict(value=gone, refusal=over, steps=(step,))
         claim = view.claim(current.effect_id)
+        late = current.state is EffectState.UNKNOWN or (claim is not None and now >= claim.deadline_ms)
+        said = (outcome.when_late or outcome) if late else outcome
         no = refuse_claim(claim, claim_hash) or refuse_settling(current)
-        if no is None and outcome.target is current.state:
+        if no is None and said.target is current.state:
             no = Refusal(code=RefusalCode.OUTCOME_UNKNOWN)
         if no is not None or claim is None:
             no = no or Refusal(code=RefusalCode.FORBIDDEN, field="claim")
             step = Step(transition=spans.refused(visit, no, effect=current))
             return Verdict(value=current, refusal=no, steps=(step,))
-        late = current.state is EffectState.UNKNOWN or now >= claim.deadline_ms
-        return Verdict(value=current, steps=(_step(visit, current, outcome, late=late, now=now),))
+        return Verdict(value=current, steps=(_step(visit, current, said, late=late, now=now),))
 
     committed = record_end(visit.house, decide)
-    if committed.refusal is None and outcome.target in SETTLED:
+    if committed.refusal is None and said.target in SETTLED:
         erase_content(visit.house, (effect,))
     return committed
 

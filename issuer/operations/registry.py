@@ -30,6 +30,7 @@ from issuer.profile import (
     Visibility,
     operation_digest,
 )
+from issuer.profile import HostAdapter as DeclaredHost
 from issuer.profile import Operation as Declared
 from ledger.model import DurationMs, Unit
 from policies import Attribute, Catalogue, ResourceType
@@ -62,6 +63,7 @@ class Operation:
         inspector: finds out what became of an effect, or None where the owner declared no way to (REC-01).
         absence: when not finding it proves that nothing happened, or None for never (REC-02).
         reads_service: whether preparing, and looking again before a commit, asks a service (EFF-06).
+        host: what the owner declared about a host that sends by itself; None where the issuer sends.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Operation:
     inspector: Inspector | None = None
     absence: Absence | None = None
     reads_service: bool = False
+    host: HostSettings | None = None
 
     @property
     def is_sent_by_host(self) -> bool:
@@ -127,8 +130,16 @@ def _adapter(declared: Declared, *, folder: Path, credentials: Callable[[str], s
         )
         return FileAdapter(settings)
     if declared.host is not None:
-        return HostAdapter(HostSettings(deadline_ms=declared.host.deadline_ms))
+        return HostAdapter(_host(declared.host))
     assert_never(declared.adapter)  # type: ignore[arg-type]
+
+
+def _host(declared: DeclaredHost) -> HostSettings:
+    return HostSettings(
+        deadline_ms=DurationMs(declared.deadline_ms),
+        wrapper_because=None if declared.wrapper is None else declared.wrapper.because,
+        environment=declared.environment,
+    )
 
 
 def _cost_source(cost: int | FieldRef) -> int | str:
@@ -161,7 +172,10 @@ def build_operations(
             if declared.python is not None:
                 parts = built_python(name, declared.python, adapters)
             else:
-                parts = Parts(adapter=_adapter(declared, folder=folder, credentials=credentials))
+                adapter = _adapter(declared, folder=folder, credentials=credentials)
+                parts = Parts(
+                    adapter=adapter, inspector=adapter if isinstance(adapter, FileAdapter) else None
+                )
         except ValueError as fault:
             # Our own settings say in one sentence of ours what they refuse.
             say = str(fault)
@@ -193,6 +207,7 @@ def _operation(profile: Profile, name: str, parts: Parts) -> Operation:
         inspector=registered.inspector,
         absence=None if terms.inspection is None else terms.inspection.absence,
         reads_service=declared.before is not None or declared.python is not None,
+        host=None if declared.host is None else _host(declared.host),
     )
 
 

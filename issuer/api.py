@@ -229,9 +229,10 @@ class Issuer:
         said = outcome if outcome is not None else "succeeded" if succeeded else "unknown"
         return commands.report(self._visit("report"), effect, claim, outcome=said, cost=cost)
 
-    def show(self, effect: str) -> Answer:
-        """Show one effect."""
-        return commands.show(self._visit("show"), effect)
+    def show(self, effect: str, *, content: bool = False) -> Answer:
+        """Show one effect; with `content` the sensitive fields of its payload, once that is on record (LED-03)."""
+        visit = self._visit("show")
+        return commands.show_content(visit, effect) if content else commands.show(visit, effect)
 
     def list(self, states: Sequence[str] = ()) -> Answer:
         """List effects, in `states` where some are named."""

@@ -19,7 +19,7 @@ from issuer.flow.refusing import RefusedError
 from issuer.house import Visit
 from issuer.wire import Answer, code_of
 from ledger.errors import Fault, Malformed
-from ledger.model import Effect, Tombstone, plain
+from ledger.model import Effect, InstantMs, Tombstone, plain
 from ledger.port import View
 from ledger.refusals import RefusalCode
 from ledger.states import EffectState
@@ -44,7 +44,7 @@ def show(visit: Visit, reference: str) -> Answer:
             tombstone = _tombstone(visit, reference)
             more = {"record": visit.house.ledger.read(lambda view: _collected_record(view, tombstone))}
             return answering.collected(visit.house, "found", tombstone, more)
-        record = visit.house.ledger.read(lambda view: _record(view, effect))
+        record = visit.house.ledger.read(lambda view: _record(view, effect, visit.house.now()))
         if problem is not None:
             record["not_swept"] = problem
         code = standing_code(visit.house, effect)
@@ -77,7 +77,7 @@ def _collected_record(view: View, tombstone: Tombstone) -> dict[str, object]:
     }
 
 
-def _record(view: View, effect: Effect) -> dict[str, object]:
+def _record(view: View, effect: Effect, now: InstantMs) -> dict[str, object]:
     permit, claim = view.permit(effect.effect_id), view.claim(effect.effect_id)
     names = {node.task.task_id: node.task.name for node in view.path(effect.task_id)}
     places = {task_id: place for place, task_id in enumerate(names)}
@@ -124,6 +124,16 @@ def _record(view: View, effect: Effect) -> dict[str, object]:
             }
             for item in view.evidence(effect.effect_id)
         ],
+        "invocation": effect.invocation_id,
+        "obligations": [
+            {
+                "name": one.name,
+                "deadline": instant_text(one.deadline_ms),
+                "done": None if one.done_ms is None else instant_text(one.done_ms),
+                "overdue": one.is_overdue(now),
+            }
+            for one in view.obligations(effect.effect_id)
+        ],
         "sequence": effect.sequence,
     }
 
@@ -142,7 +152,10 @@ def list_effects(visit: Visit, states: Sequence[str] = ()) -> Answer:
     def run() -> Answer:
         wanted = _states(states)
         problem = swept(visit)
-        effects = visit.house.ledger.read(lambda view: view.effects(states=wanted))
+        effects, open_ones = visit.house.ledger.read(
+            lambda view: (view.effects(states=wanted), view.obligations_open())
+        )
+        now = visit.house.now()
         rows = [
             {
                 "effect": effect.effect_id,
@@ -152,6 +165,10 @@ def list_effects(visit: Visit, states: Sequence[str] = ()) -> Answer:
                 "resource": f'{effect.resource_type}::"{effect.resource_id}"',
                 "cost": {str(unit): amount for unit, amount in effect.cost.items()},
                 "prepared": instant_text(effect.prepared_ms),
+                "obligations": {
+                    one.name: "overdue" if one.is_overdue(now) else "open"
+                    for one in open_ones.get(effect.effect_id, ())
+                },
             }
             for effect in effects
             if effect.caller == visit.caller.name

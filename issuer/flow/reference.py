@@ -115,6 +115,7 @@ def open_binding(house: House, effect: Effect, operation: Operation) -> Pinned:
         actor=effect.actor,
         caller=effect.caller,
         revision=str(stored_member(effect.binding, "revision")),
+        invocation_id=effect.invocation_id,
     )
     again = binding_body(pinned, names, cost=plain(effect.cost), expires_ms=effect.expires_ms)
     if again != effect.binding or not hmac.compare_digest(binding_digest(again), effect.binding_digest):
@@ -166,6 +167,7 @@ def refuse_restated_over(house: House, effect: Effect, restated: Restated) -> Re
         subject=effect.subject,
         payload=restated.payload,
         request_key=None,
+        invocation=effect.invocation_id,
     )
     field = differing_field(effect.request, request_fingerprint(house, ask, values))
     return None if field is None else Refusal(code=RefusalCode.MISMATCH, field=field.removeprefix("payload."))

@@ -66,6 +66,10 @@ class Obligation:
     deadline_ms: InstantMs
     done_ms: InstantMs | None = None
 
+    def is_overdue(self, now: InstantMs) -> bool:
+        """Say whether it is still open at `now`, and its deadline over."""
+        return self.done_ms is None and now >= self.deadline_ms
+
     def is_kept(self) -> bool:
         """Say whether it was closed in time: before its deadline, not at it."""
         return self.done_ms is not None and self.done_ms < self.deadline_ms

@@ -127,7 +127,10 @@ class View(Protocol):
         ...
 
     def settled_past(self, now: InstantMs, *, limit: int) -> Sequence[EffectId]:
-        """Return at most `limit` effects with an outcome whose window is over at `now`, the longest over first."""
+        """Return at most `limit` effects with an outcome whose window is over at `now`, the longest over first.
+
+        Those that an open invocation is to be judged by are left out (INV-02).
+        """
         ...
 
     def tombstones_beyond(self, newest: int, *, limit: int) -> Sequence[EffectId]:

@@ -44,7 +44,9 @@ _UNUSED_BEYOND: Final = (
 )
 _SETTLED_PAST: Final = (
     "SELECT effect_id FROM effects INDEXED BY effects_window "
-    f"WHERE state IN ({names(SETTLED)}) AND window_ends_ms <= ? ORDER BY window_ends_ms LIMIT ?"
+    f"WHERE state IN ({names(SETTLED)}) AND window_ends_ms <= ? AND NOT EXISTS ("
+    "SELECT 1 FROM invocations AS i WHERE i.invocation_id = effects.invocation_id AND i.outcome IS NULL) "
+    "ORDER BY window_ends_ms LIMIT ?"
 )
 _TOMBSTONES_BEYOND: Final = (
     "SELECT effect_id FROM tombstones INDEXED BY tombstones_unpermitted "

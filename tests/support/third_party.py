@@ -66,6 +66,9 @@ class Shop:
     def still_holds(self, request, preparation):
         if self.manner == "look fails":
             raise RuntimeError("canary-4711 free text")
+        if self.manner == "looks at the service":
+            http.client.HTTPConnection("127.0.0.1", preparation.destination["port"], timeout=5).connect()
+            return None
         if self.manner == "look says words":
             return "canary-4711 free text"
         return None if self.prepare(request) == preparation else "order_changed"

@@ -183,10 +183,20 @@ def profile_changes(table: str) -> dict[str, str]:
 
 
 def admitted_issuer(
-    folder: Path, adapter: Installed, *, port: int, terms: str = TERMS, manner: str = ""
+    folder: Path,
+    adapter: Installed,
+    *,
+    port: int,
+    terms: str = TERMS,
+    manner: str = "",
+    further: str = "",
 ) -> Made:
-    """Make the standard issuer whose refund is sent by the adapter, as its owner would: the refusal says the digest."""
+    """Make the standard issuer whose refund is sent by the adapter, as its owner would: the refusal says the digest.
+
+    `further` are lines of the operation's table beside it.
+    """
     table = python_table(adapter.name, port, digest=NO_DIGEST, terms=terms, manner=manner)
+    table = f"{table}\n{further}"
     with pytest.raises(SetupError) as refused:
         standard_issuer(folder / "unadmitted", port=port, changes=changes_at(table, port))
     admitted = table.replace(NO_DIGEST, shown_digest(refused.value))

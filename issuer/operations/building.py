@@ -32,13 +32,19 @@ Credentials = Callable[[str], str]
 """Name to secret; asked when a service is asked, and not before."""
 
 
-def built_parts(declared: Declared, *, folder: Path, credentials: Credentials) -> Parts:
-    """Return what carries out an operation of ours: `http`, `file` or `host`; paths are relative to `folder`.
+def built_parts(
+    declared: Declared, *, folder: Path, credentials: Credentials, own: Parts | None = None
+) -> Parts:
+    """Return what carries out an operation; paths are relative to `folder`.
+
+    `own` is what was made for a third party's adapter. What an owner declares about reading a service before a decision
+    and for an inspection holds around it as around ours.
 
     Raises:
         ValueError: settings that no adapter can honour; the owner is at fault.
     """
-    adapter = sender = _sender(declared, folder=folder, credentials=credentials)
+    sender = own.adapter if own is not None else _sender(declared, folder=folder, credentials=credentials)
+    adapter = sender
     if declared.before is not None:
         before = BeforeSettings(
             url=declared.before.url.parsed,
@@ -47,9 +53,10 @@ def built_parts(declared: Declared, *, folder: Path, credentials: Credentials) -
             facts=declared.before.facts,
         )
         adapter = ReadingAdapter(adapter, before, HttpReader(before.url, before.bearer, credentials))
+    inspector = None if own is None else own.inspector
     if isinstance(sender, FileAdapter):
-        return Parts(adapter=adapter, inspector=sender)
-    return Parts(adapter=adapter, inspector=_inspector(declared, credentials=credentials))
+        inspector = sender
+    return Parts(adapter=adapter, inspector=inspector or _inspector(declared, credentials=credentials))
 
 
 def host_settings(declared: DeclaredHost) -> HostSettings:

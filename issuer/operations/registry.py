@@ -122,10 +122,8 @@ def build_operations(
     built = {}
     for name, declared in profile.operations.items():
         try:
-            if declared.python is not None:
-                parts = built_python(name, declared.python, adapters)
-            else:
-                parts = built_parts(declared, folder=folder, credentials=credentials)
+            own = None if declared.python is None else built_python(name, declared.python, adapters)
+            parts = built_parts(declared, folder=folder, credentials=credentials, own=own)
         except ValueError as fault:
             # Our own settings say in one sentence of ours what they refuse.
             say = str(fault)

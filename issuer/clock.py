@@ -52,6 +52,15 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def steady_s() -> float:
+    """Return seconds of a clock that never jumps and goes on while the machine is suspended; its zero means nothing.
+
+    Deadlines of senders run on it: one that slept through its deadline with the machine must not send (ADM-07).
+    """
+    kind = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if kind is None else time.clock_gettime(kind)
+
+
 def instant_text(instant: int) -> str:
     """Return an instant as RFC 3339 in UTC with milliseconds, e.g. `2026-12-01T09:00:00.000Z`."""
     moment = datetime.fromtimestamp(instant // MS_PER_SECOND, tz=UTC)

@@ -24,7 +24,7 @@ from issuer.profile import Inspect, Proves
 from issuer.profile import Operation as Declared
 from ledger.errors import Broken
 
-__all__ = ["Credentials", "built_parts"]
+__all__ = ["Credentials", "built_parts", "host_settings"]
 
 Credentials = Callable[[str], str]
 """Name to secret; asked when a service is asked, and not before."""
@@ -45,7 +45,20 @@ def built_parts(declared: Declared, *, folder: Path, credentials: Credentials) -
             facts=declared.before.facts,
         )
         adapter = ReadingAdapter(adapter, before, HttpReader(before.url, before.bearer, credentials))
-    return Parts(adapter=adapter, inspector=_inspector(declared, credentials=credentials))
+    inspector = adapter if isinstance(adapter, FileAdapter) else _inspector(declared, credentials=credentials)
+    return Parts(adapter=adapter, inspector=inspector)
+
+
+def host_settings(declared: Declared) -> HostSettings | None:
+    """Return what the owner declared about a host that sends by itself, or None where the issuer sends."""
+    host = declared.host
+    if host is None:
+        return None
+    return HostSettings(
+        deadline_ms=host.deadline_ms,
+        wrapper_because=None if host.wrapper is None else host.wrapper.because,
+        environment=host.environment,
+    )
 
 
 def _sender(declared: Declared, *, folder: Path, credentials: Credentials) -> Adapter:
@@ -72,8 +85,9 @@ def _sender(declared: Declared, *, folder: Path, credentials: Credentials) -> Ad
             content=None if declared.file.content is None else declared.file.content.parsed,
         )
         return FileAdapter(settings)
-    if declared.host is not None:
-        return HostAdapter(HostSettings(deadline_ms=declared.host.deadline_ms))
+    host = host_settings(declared)
+    if host is not None:
+        return HostAdapter(host)
     raise Broken("an operation of a third party's adapter is built elsewhere")
 
 

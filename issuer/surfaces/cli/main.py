@@ -156,17 +156,20 @@ def admit(settings: Settings, effect: str) -> None:
 @click.argument("effect")
 @click.option("--claim", required=True, help="The claim that admit gave; - reads it from standard input.")
 @click.option(
-    "--outcome", type=click.Choice(["succeeded", "unknown"]), required=True, help="What became of it."
+    "--outcome",
+    type=click.Choice(["succeeded", "failed", "no_effect", "unknown"]),
+    required=True,
+    help="What became of it.",
 )
 @click.option("--cost", "cost", multiple=True, metavar="UNIT=AMOUNT", help="The measured cost, if known.")
 @common
 def report(settings: Settings, effect: str, claim: str, outcome: str, cost: tuple[str, ...]) -> None:
-    """Report what became of an admitted EFFECT. A host's word never releases money."""
+    """Report what became of an admitted EFFECT. A host's word releases nothing, unless its owner admitted a wrapper."""
     secret = sys.stdin.readline().strip() if claim == "-" else claim
     run_with_issuer(
         settings,
         lambda issuer: issuer.report(
-            effect, secret, succeeded=outcome == "succeeded", cost=whole_pairs(cost) if cost else None
+            effect, secret, outcome=outcome, cost=whole_pairs(cost) if cost else None
         ),
     )
 

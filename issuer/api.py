@@ -237,9 +237,10 @@ class Issuer:
         """Accept the risk of an unknown effect, for `reason`; with `charge` its held maximum becomes a charge of it."""
         return commands.acknowledge(self._visit("acknowledge"), effect, reason=reason, charge=charge)
 
-    def show(self, effect: str) -> Answer:
-        """Show one effect."""
-        return commands.show(self._visit("show"), effect)
+    def show(self, effect: str, *, content: bool = False) -> Answer:
+        """Show one effect; with `content` the sensitive fields of its payload, once that is on record (LED-03)."""
+        visit = self._visit("show")
+        return commands.show_content(visit, effect) if content else commands.show(visit, effect)
 
     def list(self, states: Sequence[str] = ()) -> Answer:
         """List effects, in `states` where some are named."""

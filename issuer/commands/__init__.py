@@ -17,6 +17,7 @@ __all__ = [
     "request",
     "request_held",
     "show",
+    "show_content",
     "task_accept_overrun",
     "task_close",
     "task_freeze",
@@ -33,6 +34,7 @@ from issuer.commands.asking import request, request_held
 from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
+from issuer.commands.content import show_content
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.reconciling import acknowledge, reconcile

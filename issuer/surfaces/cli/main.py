@@ -176,10 +176,13 @@ def report(settings: Settings, effect: str, claim: str, outcome: str, cost: tupl
 
 @group.command()
 @click.argument("effect")
+@click.option(
+    "--content", is_flag=True, help="Show its sensitive payload fields instead; that goes on record."
+)
 @common
-def show(settings: Settings, effect: str) -> None:
+def show(settings: Settings, effect: str, content: bool) -> None:
     """Show EFFECT with everything on record about it."""
-    run_with_issuer(settings, lambda issuer: issuer.show(effect), reading=True)
+    run_with_issuer(settings, lambda issuer: issuer.show(effect, content=content), reading=True)
 
 
 @group.command("list")

@@ -41,7 +41,7 @@ from ledger.model import Effect, costs
 from ledger.port import Committed
 from ledger.refusals import RefusalCode
 from ledger.rules import refuse_state
-from ledger.states import SETTLED, UNUSED, EffectState
+from ledger.states import SETTLED, UNRESOLVED, UNUSED, EffectState
 
 
 def commit(visit: Visit, reference: str, restated: Restated = NOTHING_RESTATED) -> Answer:
@@ -53,6 +53,7 @@ def commit(visit: Visit, reference: str, restated: Restated = NOTHING_RESTATED) 
             return settled_answer(visit.house, effect)
         pinned = _bound(visit.house, effect, restated)
         if pinned.operation.is_sent_by_host:
+            _refuse_unresolved(effect)
             say = "The host sends this operation itself; use dispatch, or admit and report."
             raise RefusedError(RefusalCode.UNSUPPORTED, field="commit", say=say)
         return _used(visit, effect, pinned, adapter_send(visit.house, pinned))
@@ -67,7 +68,7 @@ def dispatch_child(visit: Visit, reference: str, argv: Sequence[str]) -> Answer:
         if effect.state in SETTLED:
             return settled_answer(visit.house, effect)
         pinned = _bound(visit.house, effect, NOTHING_RESTATED)
-        _demand_host(pinned, "dispatch")
+        _demand_host(effect, pinned, "dispatch")
 
         def send(order: Order) -> Outcome:
             declared = pinned.operation.host
@@ -97,7 +98,7 @@ def admit_host(visit: Visit, reference: str) -> Answer:
 
     def run(effect: Effect) -> Answer:
         pinned = _bound(visit.house, effect, NOTHING_RESTATED)
-        _demand_host(pinned, "admit")
+        _demand_host(effect, pinned, "admit")
         winner = winner_outside()
         committed = _admitted(visit, effect, pinned, winner)
         claim = committed.value.claim
@@ -222,8 +223,19 @@ def _demand_as_asked(house: House, effect: Effect, restated: Restated) -> None:
         raise RefusedError(no.code, field=no.field)
 
 
-def _demand_host(pinned: Pinned, command: str) -> None:
+def _refuse_unresolved(effect: Effect) -> None:
+    """Refuse what may have been sent for where it stands, before anything else is wrong with the command (SUR-05).
+
+    To be told of another command that sends would read like a reason to give it.
+    """
+    over = refuse_state(effect) if effect.state in UNRESOLVED else None
+    if over is not None:
+        raise RefusedError(over.code)
+
+
+def _demand_host(effect: Effect, pinned: Pinned, command: str) -> None:
     if not pinned.operation.is_sent_by_host:
+        _refuse_unresolved(effect)
         say = "The issuer sends this operation itself; use commit."
         raise RefusedError(RefusalCode.UNSUPPORTED, field=command, say=say)
 

@@ -169,6 +169,8 @@ def _is_wrapper(declared: Declared) -> bool:
 def _inspection(declared: Declared) -> InspectionTerms | None:
     if declared.python is not None and declared.python.absent is not None:
         return InspectionTerms(by="python", absence=_absence(declared.python.absent))
+    if declared.file is not None:
+        return InspectionTerms(by="file", absence=FILE_ABSENCE)
     if declared.inspect is not None:
         return InspectionTerms(by="http", absence=_absence(declared.inspect.absent))
     if declared.file is not None:

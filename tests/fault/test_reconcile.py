@@ -22,7 +22,7 @@ from tests.support.reconciling import (
     attempt_of,
     opened_inquiry,
 )
-from tests.support.service import Step, accept_then_close, answer, held
+from tests.support.service import Step, answer, held
 from tests.support.sinks import FaultySink, raises
 
 NO_ROOM = raises(SinkUnavailable("faulty", "no_space", "No room."))

@@ -16,7 +16,6 @@ from tests.support.ledgers import without_guards
 from tests.support.reconciling import AFTER_3S, NOT_FOUND, Inquiry, Says, opened_inquiry, with_inspector
 from tests.support.service import answer
 
-
 FORGED = """
 INSERT INTO settlements SELECT effect_id, task_id, unit, amount, 0, (SELECT max(sequence) FROM spans)
 FROM reservations WHERE effect_id = '{effect}'

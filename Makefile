@@ -20,7 +20,7 @@ demo: $(READY)
 	@$(BIN)/issuer demo
 
 test: $(READY)
-	@$(BIN)/python -m pytest --no-header
+	@$(BIN)/python -m pytest --no-header -n auto --dist loadfile
 
 # Cheapest first; the first finding stops the run.
 check: $(READY)

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from ledger.errors import SpanNotRecorded
+from ledger.invocations import INVOCATION_ID_PATTERN, InvocationOutcome
 from ledger.model import (
     AMOUNT_MAX,
     EFFECT_ID_PATTERN,
@@ -89,7 +90,7 @@ def _bare(pattern: re.Pattern[str]) -> str:
     return pattern.pattern.removesuffix(r"\Z")
 
 
-def _one_of(values: type[EvidenceClass | RefusalCode | Tier]) -> re.Pattern[str]:
+def _one_of(values: type[EvidenceClass | InvocationOutcome | RefusalCode | Tier]) -> re.Pattern[str]:
     return re.compile("(?:" + "|".join(re.escape(value.value) for value in values) + r")\Z")
 
 
@@ -167,6 +168,10 @@ ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType(
         "permit.revision": _text("the owner revision", _DIGEST, "64 hex digits"),
         "permit.engine": _text("the policy engine and its version", _PRINTABLE, "printable ASCII", 64),
         "permit.obligations": _texts("what the decision obliges to", _PRINTABLE, "printable ASCII"),
+        "permit.obligation": _text("the obligation that was closed (EFF-09)", _NAME, "name"),
+        "permit.invocation.id": _text("the invocation (INV-01)", INVOCATION_ID_PATTERN, "invocation id"),
+        "permit.invocations": _texts("invocations that went (LED-02)", INVOCATION_ID_PATTERN, "invocation id", 36),
+        "permit.outcome": _text("how it ended, once (INV-02)", _one_of(InvocationOutcome), "outcome"),
         "permit.refusal": _text("the refusal code (SUR-02)", _one_of(RefusalCode), "refusal code"),
         "permit.refusal.field": _text("the field, name or unit at fault", _VISIBLE, "visible ASCII"),
         "permit.refusal.level": _text("whose bound stopped it", _PRINTABLE, "printable ASCII"),
@@ -228,7 +233,7 @@ def _named(*names: str) -> frozenset[str]:
 _EVERY: Final = _named("caller", "revision", "host.trace_id", "instance")
 _ABOUT: Final = _named(
     *("actor", "subject", "task.id", "task.name", "root.id", "operation", "operation.version", "class"),
-    *("resource.type", "resource.id", "binding.digest"),
+    *("resource.type", "resource.id", "binding.digest", "invocation.id"),
 )
 _DECISION: Final = _named(
     *("tier", "policy.ids", "policy.errors", "bundle.digest", "engine", "obligations"),
@@ -279,7 +284,7 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
         ),
         TransitionName.LEDGER_MIGRATED: _shape(_named("schema.from", "schema.to"), _named("mode", "sqlite")),
         TransitionName.LEDGER_COLLECTED: _shape(
-            _MODE | _named("count", "collected", "forgotten", "reason"), frozenset()
+            _MODE | _named("count", "collected", "forgotten", "reason"), _named("invocations")
         ),
         TransitionName.LEDGER_BACKED_UP: _shape(_MODE | _named("base.epoch", "base.sequence"), frozenset()),
         TransitionName.LEDGER_RESTORED: _shape(
@@ -341,6 +346,15 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
             _EFFECT | _named("evidence.class", "reason"), _ABOUT | _EVIDENCE
         ),
         TransitionName.CONTENT_SHOWN: _shape(_EFFECT | _named("fields"), _ABOUT),
+        TransitionName.EFFECT_OBLIGED: _shape(_EFFECT | _named("obligations"), _ABOUT),
+        TransitionName.OBLIGATION_DONE: _shape(_EFFECT | _named("obligation", "late"), _ABOUT),
+        TransitionName.INVOCATION_OPENED: _shape(
+            _MODE | _named("invocation.id", "task.id", "actor", "deadline_ms"), _named("task.name", "root.id")
+        ),
+        TransitionName.INVOCATION_ENDED: _shape(
+            _MODE | _named("invocation.id", "task.id", "actor", "outcome", "reason"),
+            _named("task.name", "root.id", "deadline_ms", "refusal", "refusal.level"),
+        ),
         TransitionName.REFUSED: _shape(
             _named("mode", "command", "refusal"),
             _ABOUT | _DECISION | _named("evidence.class", "expires_ms", "sink.name"),

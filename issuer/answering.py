@@ -113,6 +113,8 @@ _NAMED: Final = {
     "parent": "There is no task of that name to open another one below.",
     "operation": "The owner has declared no operation of that name.",
     "actor": "The owner has declared no actor of that name.",
+    "invocation": "There is no such invocation of this caller here; open one first.",
+    "obligation": "This effect obliges to nothing of that name.",
     "subject": "The owner has declared no person of that name.",
 }
 

@@ -171,9 +171,14 @@ class Issuer:
         actor: str,
         subject: str | None = None,
         request_key: str | None = None,
+        invocation: str | None = None,
         hold: bool = False,
     ) -> Answer:
-        """Ask for a permit for a new effect; with `hold`, prepare and show only. Nothing is sent."""
+        """Ask for a permit for a new effect; with `hold`, prepare and show only. Nothing is sent.
+
+        `invocation` names an open one of this caller, in this task or above it; without it the effect is one of its own
+        (INV-01).
+        """
         ask = Ask(
             operation=operation,
             task=task,
@@ -181,6 +186,7 @@ class Issuer:
             subject=subject,
             payload=payload,
             request_key=request_key,
+            invocation=invocation,
         )
         return commands.request(self._visit("request"), ask, hold=hold)
 
@@ -221,6 +227,30 @@ class Issuer:
     def acknowledge(self, effect: str, *, reason: str, charge: bool = False) -> Answer:
         """Accept the risk of an unknown effect, for `reason`; with `charge` its held maximum becomes a charge of it."""
         return commands.acknowledge(self._visit("acknowledge"), effect, reason=reason, charge=charge)
+
+    def invocation_open(self, task: str, actor: str, deadline_ms: InstantMs) -> Answer:
+        """Open an invocation in `task` until `deadline_ms` (ms since the epoch, at most 31 days ahead) (INV-01)."""
+        return commands.invocation_open(self._visit("invocation-open"), task, actor, deadline_ms)
+
+    def invocation_end(self, invocation: str, outcome: str) -> Answer:
+        """End an open invocation once: `succeeded`, `failed_application` or `failed_execution` (INV-02)."""
+        return commands.invocation_end(self._visit("invocation-end"), invocation, outcome)
+
+    def invocation_cancel(self, invocation: str) -> Answer:
+        """Cancel an open invocation, whatever its effects did (INV-02)."""
+        return commands.invocation_cancel(self._visit("invocation-cancel"), invocation)
+
+    def invocation_show(self, invocation: str) -> Answer:
+        """Show one invocation with its effects."""
+        return commands.invocation_show(self._visit("invocation-show"), invocation)
+
+    def invocation_list(self) -> Answer:
+        """List this caller's invocations."""
+        return commands.invocation_list(self._visit("invocation-list"))
+
+    def obligation_done(self, effect: str, name: str) -> Answer:
+        """Say that what an effect obliged to was done (EFF-09)."""
+        return commands.obligation_done(self._visit("obligation-done"), effect, name)
 
     def show(self, effect: str) -> Answer:
         """Show one effect."""

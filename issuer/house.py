@@ -14,6 +14,7 @@ from issuer.instance import Instance
 from issuer.operations.registry import Operation
 from issuer.profile import Profile
 from issuer.sealing import KeyRing, ProtectedStore
+from ledger.invocations import Invocation
 from ledger.model import AttributeValue, InstantMs, PathNode, Unit
 from ledger.port import Ledger, View
 from ledger.sqlite.ballast import Ballast
@@ -74,8 +75,12 @@ class Visit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locked:
-    """What a decision stands on: the view under the ledger's lock, its one instant, and the task with its ancestors."""
+    """What a decision stands on: the view under the ledger's lock, its one instant, and the task with its ancestors.
+
+    `invocation` is the one that the effect names, if any.
+    """
 
     view: View
     now: InstantMs
     path: tuple[PathNode, ...]
+    invocation: Invocation | None = None

@@ -3,7 +3,7 @@
 import secrets
 from typing import Final
 
-from ledger.model import EffectId, LedgerId, PermitId, TaskId
+from ledger.model import EffectId, InvocationId, LedgerId, PermitId, TaskId
 
 ID_BYTES: Final = 16
 """128 bits (EFF-01): not to be guessed, and never repeated."""
@@ -27,6 +27,11 @@ def new_task_id() -> TaskId:
 def new_permit_id() -> PermitId:
     """Return a fresh permit id."""
     return PermitId("pmt_" + random_bytes(ID_BYTES).hex())
+
+
+def new_invocation_id() -> InvocationId:
+    """Return a fresh invocation id."""
+    return InvocationId("inv_" + random_bytes(ID_BYTES).hex())
 
 
 def new_ledger_id() -> LedgerId:

@@ -32,6 +32,7 @@ from ledger.port import Ledger, Verdict, View
 from ledger.sqlite import library_version
 from ledger.sqlite.ballast import Ballast
 from ledger.sqlite.creation import create_ledger
+from ledger.sqlite.schema import SCHEMA_VERSION
 from policies import starter_files
 
 ROOT_BYTES: Final = 32
@@ -185,7 +186,11 @@ def _make_keys(places: Places, progress: _Progress) -> None:
         # Until the ledger is made as well: later, keys without a ledger mean that it was lost (ADM-06).
         places.founding.touch(mode=0o600)
         create_key_ring(
-            places.keys, root=random_bytes(ROOT_BYTES), key_id=new_key_id(), ledger_id=new_ledger_id()
+            places.keys,
+            root=random_bytes(ROOT_BYTES),
+            key_id=new_key_id(),
+            ledger_id=new_ledger_id(),
+            schema=SCHEMA_VERSION,
         )
     progress.note("keys/", made=made)
 

@@ -1,8 +1,9 @@
 """An issuer of an earlier release becomes one of this release: its ledger, and then its keys, which belong to it alone.
 
-Rules: LED-04, LED-06, ADM-06. Whether an upgrade is due shows in the keys: those of the first release do not say which
-ledger they belong to. Where they do say it nothing is asked and nothing more is loaded; a ledger of an earlier schema
-beside such keys is an older copy that somebody put back, and is refused.
+Rules: LED-04, LED-06, ADM-06. Whether an upgrade is due shows in the keys: they say which schema their ledger has at
+least, and those of the first release not even which ledger it is. Where they know of this schema nothing is asked and
+nothing more is loaded; a ledger of an earlier schema beside such keys is an older copy that somebody put back, and is
+refused.
 Next: `ledger.sqlite.upgrade` does it under the writers' lock; `issuer.wiring` opens what it made.
 """
 
@@ -13,6 +14,7 @@ from issuer.places import Places
 from issuer.sealing import KeyRing, bind_key_ring, open_key_ring
 from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanRecorder
+from ledger.sqlite.schema import SCHEMA_VERSION
 from ledger.timekeeping import Uptime
 
 
@@ -32,7 +34,7 @@ def upgraded_keys(
         LedgerUnavailable, LedgerCorrupt, SpanNotRecorded: the ledger cannot be upgraded, and is as it was.
     """
     ring = open_key_ring(places.keys)
-    if ring.ledger_id is not None:
+    if ring.ledger_schema >= SCHEMA_VERSION:
         return ring
     from ledger.sqlite.upgrade import Means, upgrade_ledger  # noqa: PLC0415 - loads sqlite-utils, and is due once
 
@@ -43,6 +45,11 @@ def upgraded_keys(
         uptime=uptime,
         observer=observe,
         attributes={"permit.mode": mode},
+        own=None if ring.ledger_id is None else LedgerId(ring.ledger_id),
     )
-    upgrade_ledger(places.ledger, means, lambda ledger_id: bind_key_ring(places.keys, ledger_id))
+    upgrade_ledger(
+        places.ledger,
+        means,
+        lambda ledger_id: bind_key_ring(places.keys, ledger_id, schema=SCHEMA_VERSION),
+    )
     return open_key_ring(places.keys)

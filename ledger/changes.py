@@ -7,6 +7,7 @@ Who decides them: `ledger.rules` and the flow. Who writes them: a store behind `
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ledger.invocations import Invocation, InvocationOutcome, Obligation
 from ledger.model import (
     Claim,
     CounterTake,
@@ -14,6 +15,7 @@ from ledger.model import (
     Effect,
     EffectId,
     Evidence,
+    InvocationId,
     Permit,
     PermitId,
     SinkRegistration,
@@ -165,6 +167,43 @@ class TombstonesForgotten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationOpened:
+    """A new invocation: open, or rejected before it began (INV-01, INV-02)."""
+
+    invocation: Invocation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationEnded:
+    """An open invocation gets its one outcome (INV-02)."""
+
+    invocation_id: InvocationId
+    outcome: InvocationOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationsCollected:
+    """Ended invocations that no effect on record names go: at least one (LED-02)."""
+
+    invocation_ids: tuple[InvocationId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObligationOpened:
+    """A permit obliges to something after its effect (EFF-09)."""
+
+    obligation: Obligation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObligationDone:
+    """What an effect obliged to was done; a row of its own (EFF-09)."""
+
+    effect_id: EffectId
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRegistered:
     """A sink and its place become part of this ledger (AUD-02, AUD-03)."""
 
@@ -188,6 +227,11 @@ Change = (
     | AdmissionReplayed
     | EffectCollected
     | TombstonesForgotten
+    | InvocationOpened
+    | InvocationEnded
+    | InvocationsCollected
+    | ObligationOpened
+    | ObligationDone
     | SinkRegistered
 )
 

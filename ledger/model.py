@@ -18,6 +18,7 @@ from ledger.states import EffectState
 EffectId = NewType("EffectId", str)
 TaskId = NewType("TaskId", str)
 PermitId = NewType("PermitId", str)
+InvocationId = NewType("InvocationId", str)
 LedgerId = NewType("LedgerId", str)
 Unit = NewType("Unit", str)
 Amounts = Mapping[Unit, int]
@@ -240,6 +241,8 @@ class Effect:
     service has forgotten its key (PER-04)."""
     replayed: bool = False
     """Whether a restore made it from its spans: its binding is then known by its digest only (LED-08)."""
+    invocation_id: InvocationId | None = None
+    """The invocation that it names; None where it is one of its own (INV-01)."""
     last_span: str = ""
     sequence: int = 0
 
@@ -407,6 +410,10 @@ class TransitionName(StrEnum):
     EFFECT_INSPECTED = "effect.inspected"
     EFFECT_ACKNOWLEDGED = "effect.acknowledged"
     CONTENT_SHOWN = "effect.content_shown"
+    EFFECT_OBLIGED = "effect.obliged"
+    OBLIGATION_DONE = "effect.obligation_done"
+    INVOCATION_OPENED = "invocation.opened"
+    INVOCATION_ENDED = "invocation.ended"
     REFUSED = "refused"
 
 

@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ledger.changes import Step
 from ledger.errors import LedgerCorrupt
+from ledger.invocations import Invocation, Obligation
 from ledger.model import (
     Amounts,
     BudgetLine,
@@ -23,6 +24,7 @@ from ledger.model import (
     Evidence,
     Holdings,
     InstantMs,
+    InvocationId,
     LedgerId,
     PathNode,
     Permit,
@@ -125,7 +127,10 @@ class View(Protocol):
         ...
 
     def settled_past(self, now: InstantMs, *, limit: int) -> Sequence[EffectId]:
-        """Return at most `limit` effects with an outcome whose window is over at `now`, the longest over first."""
+        """Return at most `limit` effects with an outcome whose window is over at `now`, the longest over first.
+
+        Those that an open invocation is to be judged by are left out (INV-02).
+        """
         ...
 
     def tombstones_beyond(self, newest: int, *, limit: int) -> Sequence[EffectId]:
@@ -214,6 +219,38 @@ class View(Protocol):
 
     def unended(self, task_id: TaskId, *, limit: int) -> int:
         """Count a task's effects that are pending or unresolved, up to `limit` (LED-02)."""
+        ...
+
+    def invocation(self, invocation_id: InvocationId) -> Invocation | None:
+        """Return the invocation of that id (INV-01)."""
+        ...
+
+    def invocations(self, *, limit: int) -> Sequence[Invocation]:
+        """Return at most `limit` invocations: the open ones first, then the latest to end."""
+        ...
+
+    def invocations_over(self, now: InstantMs, *, limit: int) -> Sequence[Invocation]:
+        """Return at most `limit` open invocations whose deadline is over at `now`, the longest over first."""
+        ...
+
+    def invocations_open(self, task_id: TaskId) -> int:
+        """Count the open invocations of one task (LED-02)."""
+        ...
+
+    def invocations_past(self, ended: InstantMs, *, limit: int) -> Sequence[InvocationId]:
+        """Return at most `limit` invocations that ended at `ended` at the latest and that no effect names."""
+        ...
+
+    def effects_of(self, invocation_id: InvocationId) -> Sequence[Effect]:
+        """Return the effects that name this invocation, oldest first."""
+        ...
+
+    def obligations(self, effect_id: EffectId) -> Sequence[Obligation]:
+        """Return what an effect obliges to, by name (EFF-09)."""
+        ...
+
+    def obligations_open(self) -> Mapping[EffectId, Sequence[Obligation]]:
+        """Return every obligation that is not closed, by effect."""
         ...
 
     def sinks(self) -> Sequence[SinkRegistration]:

@@ -44,6 +44,8 @@ class RefusalCode(StrEnum):
     EXPIRED = "expired"
     OUTSIDE_TASK = "outside_task"
     COLLECTED = "collected"
+    INVOCATION_OVER = "invocation_over"
+    INVOCATION_UNSETTLED = "invocation_unsettled"
     TASK_CLOSED = "task_closed"
     TASK_FROZEN = "task_frozen"
     TASK_EXPIRED = "task_expired"
@@ -86,6 +88,8 @@ RETRYABLE: Final = MappingProxyType(
         RefusalCode.EXPIRED: False,
         RefusalCode.OUTSIDE_TASK: False,
         RefusalCode.COLLECTED: False,
+        RefusalCode.INVOCATION_OVER: False,
+        RefusalCode.INVOCATION_UNSETTLED: True,
         RefusalCode.TASK_CLOSED: False,
         RefusalCode.TASK_FROZEN: True,
         RefusalCode.TASK_EXPIRED: False,

@@ -1,6 +1,7 @@
 """The functional core: what the ledger holds, a command and an instant in; a refusal, or nothing against it, out.
 
-Rules: ADM-01, ADM-04, ADM-07, BUD-05, EFF-08, EFF-11, PER-03, REP-01..06, REC-07. No clock, no disk, no randomness.
+Rules: ADM-01, ADM-04, ADM-07, BUD-05, EFF-08, EFF-11, INV-01, INV-02, PER-03, REP-01..06, REC-07. No clock,
+no disk, no randomness.
 Each function checks one thing and says no in the words of `ledger.refusals`; the flow asks them in a numbered order.
 What a policy says is not here; `policies` decides that on facts read under the same lock.
 Next: `issuer.flow` asks, and `ledger.changes` carries what it decided.
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ledger.changes import Change, CostSettled, EffectMoved, EvidenceAdded
+from ledger.invocations import Invocation, Obligation
 from ledger.model import (
     AMOUNT_MAX,
     Amounts,
@@ -28,7 +30,7 @@ from ledger.model import (
     plain,
 )
 from ledger.refusals import Refusal, RefusalCode
-from ledger.states import SETTLED, EffectState
+from ledger.states import SETTLED, UNUSED, EffectState
 
 _NOT_ADMISSIBLE: Mapping[EffectState, RefusalCode] = {
     EffectState.PREPARED: RefusalCode.NOT_PERMITTED_YET,
@@ -57,6 +59,41 @@ def refuse_path(path: tuple[PathNode, ...], now: InstantMs) -> Refusal | None:
             return Refusal(code=code, level=node.task.name)
         if now >= node.task.expires_ms:
             return Refusal(code=RefusalCode.TASK_EXPIRED, level=node.task.name)
+    return None
+
+
+def refuse_invocation(
+    invocation: Invocation | None, path: tuple[PathNode, ...], caller: str, now: InstantMs
+) -> Refusal | None:
+    """Refuse an invocation that an effect of `caller` in the task of `path` cannot name, or no longer (INV-01).
+
+    One of another caller, or of a task that is not the effect's or above it, reads like a missing one (EFF-08). It is
+    over at exactly its deadline, whether or not that was written down yet.
+    """
+    levels = {node.task.task_id for node in path}
+    if invocation is None or invocation.caller != caller or invocation.task_id not in levels:
+        return Refusal(code=RefusalCode.UNKNOWN_REFERENCE, field="invocation")
+    if invocation.outcome is not None or now >= invocation.deadline_ms:
+        return Refusal(code=RefusalCode.INVOCATION_OVER, field="invocation")
+    return None
+
+
+def refuse_success(effects: Sequence[tuple[Effect, Sequence[Obligation]]]) -> Refusal | None:
+    """Refuse success while an effect stands against it, and name the first (INV-02).
+
+    Each effect that was admitted has to be settled as succeeded, with everything that it obliges to closed in time;
+    one that is over without an admission stands against nothing.
+    """
+    for effect, obligations in effects:
+        if effect.state in UNUSED:
+            continue
+        if effect.state is not EffectState.SUCCEEDED:
+            return Refusal(
+                code=RefusalCode.INVOCATION_UNSETTLED, field=str(effect.state), level=effect.effect_id
+            )
+        open_one = next((one.name for one in obligations if not one.is_kept()), None)
+        if open_one is not None:
+            return Refusal(code=RefusalCode.INVOCATION_UNSETTLED, field=open_one, level=effect.effect_id)
     return None
 
 

@@ -6,12 +6,18 @@ __all__ = [
     "clock_accept",
     "commit",
     "dispatch_child",
+    "invocation_cancel",
+    "invocation_end",
+    "invocation_list",
+    "invocation_open",
+    "invocation_show",
     "ledger_backup",
     "ledger_check",
     "ledger_collect",
     "ledger_restore",
     "ledger_stats",
     "list_effects",
+    "obligation_done",
     "reconcile",
     "report",
     "request",
@@ -33,6 +39,14 @@ from issuer.commands.asking import request, request_held
 from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
+from issuer.commands.invocations import (
+    invocation_cancel,
+    invocation_end,
+    invocation_list,
+    invocation_open,
+    invocation_show,
+    obligation_done,
+)
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.reconciling import acknowledge, reconcile

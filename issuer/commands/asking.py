@@ -13,6 +13,7 @@ from issuer.flow import spans
 from issuer.flow.capacity import refuse_use, restore_ballast
 from issuer.flow.collect import collect_some
 from issuer.flow.content import erase_content, sweep_content
+from issuer.flow.invocations import named, refuse_named
 from issuer.flow.issue import Issued, issue
 from issuer.flow.overdue import sweep
 from issuer.flow.prepare import (
@@ -32,10 +33,10 @@ from issuer.sealing import NONCE_BYTES, ProtectedStoreFull
 from issuer.wire import Answer, code_of
 from ledger.changes import EffectPrepared, Step
 from ledger.errors import Broken, Fault
-from ledger.model import AttributeValue, Effect, InstantMs, Tombstone
+from ledger.model import AttributeValue, Effect, InstantMs, InvocationId, Tombstone
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
-from ledger.rules import refuse_actor, refuse_expiry, refuse_path
+from ledger.rules import refuse_actor, refuse_expiry, refuse_invocation, refuse_path
 from ledger.states import SETTLED, EffectState
 
 
@@ -150,8 +151,12 @@ def _created(
         return Verdict(value=_Requested(effect=known))
     task = view.task_named(draft.ask.task)
     path = () if task is None else view.path(task.task_id)
-    no = refuse_path(path, now) or refuse_actor(path, draft.ask.actor, draft.subject)
-    effect = None if no is not None else drafted_effect(visit, draft, path, now)
+    wanted = draft.ask.invocation
+    invocation = None if wanted is None else view.invocation(InvocationId(wanted))
+    no = None if wanted is None else refuse_invocation(invocation, path, visit.caller.name, now)
+    no = no or refuse_path(path, now) or refuse_actor(path, draft.ask.actor, draft.subject)
+    locked = Locked(view=view, now=now, path=path, invocation=invocation)
+    effect = None if no is not None else drafted_effect(visit, draft, locked)
     if effect is not None:
         no = refuse_use(visit.house, view, path, effect, stored=False)
     if effect is None or no is not None:
@@ -172,7 +177,7 @@ def _created(
     )
     if hold:
         return Verdict(value=_Requested(effect=effect), steps=(prepared,))
-    issued = issue(visit, draft.pinned, effect, Locked(view=view, now=now, path=path), stored=False)
+    issued = issue(visit, draft.pinned, effect, locked, stored=False)
     return _issued(effect, issued, before=(prepared,))
 
 
@@ -226,8 +231,10 @@ def _held(visit: Visit, effect: Effect) -> Answer:
         if current.state is not EffectState.PREPARED:  # another process was faster
             return Verdict(value=_Requested(effect=current))
         path = view.path(current.task_id)
+        locked = Locked(view=view, now=now, path=path, invocation=named(view, current))
         no = (
             _refuse_edited(view, current, effect)
+            or refuse_named(current, locked)
             or refuse_path(path, now)
             or refuse_expiry(current, now)
             or changed
@@ -236,9 +243,7 @@ def _held(visit: Visit, effect: Effect) -> Answer:
         if no is not None:
             step = Step(transition=spans.refused(visit, no, effect=current))
             return Verdict(value=_Requested(effect=current), refusal=no, steps=(step,))
-        return _issued(
-            current, issue(visit, pinned, current, Locked(view=view, now=now, path=path), stored=True)
-        )
+        return _issued(current, issue(visit, pinned, current, locked, stored=True))
 
     committed = visit.house.ledger.transact(decide)
     after = committed.value.effect

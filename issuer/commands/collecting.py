@@ -24,6 +24,7 @@ def ledger_collect(visit: Visit, *, early: bool = False) -> Answer:
         gone = {
             "effects": sum(batch.collected for batch in batches),
             "tombstones": sum(batch.forgotten for batch in batches),
+            "invocations": sum(batch.invocations for batch in batches),
             "contents": sweep_content(visit.house),
         }
         return answering.about(visit.house, "collected_now", more={"collected": gone})

@@ -17,10 +17,10 @@ from issuer.commands.unresolved import unresolved_row
 from issuer.flow.overdue import sweep
 from issuer.flow.reference import find_effect, find_tombstone
 from issuer.flow.refusing import RefusedError
-from issuer.house import House, Visit
+from issuer.house import Visit
 from issuer.wire import Answer, code_of
 from ledger.errors import Fault, Malformed
-from ledger.model import Effect, Evidence, Tombstone, plain
+from ledger.model import Effect, Evidence, InstantMs, Tombstone, plain
 from ledger.port import View
 from ledger.refusals import RefusalCode
 from ledger.rules import contradicted
@@ -46,7 +46,7 @@ def show(visit: Visit, reference: str) -> Answer:
             tombstone = _tombstone(visit, reference)
             more = {"record": visit.house.ledger.read(lambda view: _collected_record(view, tombstone))}
             return answering.collected(visit.house, "found", tombstone, more)
-        record = visit.house.ledger.read(lambda view: _record(view, effect))
+        record = visit.house.ledger.read(lambda view: _record(view, effect, visit.house.now()))
         if effect.state is EffectState.UNKNOWN:
             record["unknown"] = visit.house.ledger.read(
                 lambda view: unresolved_row(visit.house, view, effect)
@@ -83,7 +83,7 @@ def _collected_record(view: View, tombstone: Tombstone) -> dict[str, object]:
     }
 
 
-def _record(view: View, effect: Effect) -> dict[str, object]:
+def _record(view: View, effect: Effect, now: InstantMs) -> dict[str, object]:
     permit, claim = view.permit(effect.effect_id), view.claim(effect.effect_id)
     names = {node.task.task_id: node.task.name for node in view.path(effect.task_id)}
     places = {task_id: place for place, task_id in enumerate(names)}
@@ -131,6 +131,16 @@ def _record(view: View, effect: Effect) -> dict[str, object]:
             }
             for item in evidence
         ],
+        "invocation": effect.invocation_id,
+        "obligations": [
+            {
+                "name": one.name,
+                "deadline": instant_text(one.deadline_ms),
+                "done": None if one.done_ms is None else instant_text(one.done_ms),
+                "overdue": one.is_overdue(now),
+            }
+            for one in view.obligations(effect.effect_id)
+        ],
         "sequence": effect.sequence,
     }
 
@@ -155,13 +165,7 @@ def list_effects(visit: Visit, states: Sequence[str] = ()) -> Answer:
     def run() -> Answer:
         wanted = _states(states)
         problem = swept(visit)
-        rows = visit.house.ledger.read(
-            lambda view: [
-                _row(visit.house, view, effect)
-                for effect in view.effects(states=wanted)
-                if effect.caller == visit.caller.name
-            ]
-        )
+        rows = visit.house.ledger.read(lambda view: _rows(visit, view, wanted))
         more: dict[str, object] = {"effects": rows}
         if problem is not None:
             more["not_swept"] = problem
@@ -170,17 +174,28 @@ def list_effects(visit: Visit, states: Sequence[str] = ()) -> Answer:
     return at_the_edge(visit, run)
 
 
-def _row(house: House, view: View, effect: Effect) -> dict[str, object]:
-    row: dict[str, object] = {
-        "effect": effect.effect_id,
-        "state": str(effect.state),
-        "code": code_of(effect.state),
-        "operation": effect.operation,
-        "resource": f'{effect.resource_type}::"{effect.resource_id}"',
-        "cost": {str(unit): amount for unit, amount in effect.cost.items()},
-        "prepared": instant_text(effect.prepared_ms),
-    }
-    return {**row, **unresolved_row(house, view, effect)} if effect.state is EffectState.UNKNOWN else row
+def _rows(visit: Visit, view: View, wanted: Sequence[EffectState]) -> list[dict[str, object]]:
+    house, now, open_ones = visit.house, visit.house.now(), view.obligations_open()
+    rows: list[dict[str, object]] = []
+    for effect in view.effects(states=wanted):
+        if effect.caller != visit.caller.name:
+            continue
+        row: dict[str, object] = {
+            "effect": effect.effect_id,
+            "state": str(effect.state),
+            "code": code_of(effect.state),
+            "operation": effect.operation,
+            "resource": f'{effect.resource_type}::"{effect.resource_id}"',
+            "cost": {str(unit): amount for unit, amount in effect.cost.items()},
+            "prepared": instant_text(effect.prepared_ms),
+            "obligations": {
+                one.name: "overdue" if one.is_overdue(now) else "open"
+                for one in open_ones.get(effect.effect_id, ())
+            },
+        }
+        is_unknown = effect.state is EffectState.UNKNOWN
+        rows.append({**row, **(unresolved_row(house, view, effect) if is_unknown else {})})
+    return rows
 
 
 def timeline_of(visit: Visit, reference: str) -> Answer:

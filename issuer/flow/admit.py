@@ -4,9 +4,9 @@ Rules: ADM-01 (what is checked), ADM-02 (all or nothing), ADM-04 (exactly one wi
 again), EFF-07 (nothing is widened to a changed target), LED-06. Under the lock, in order:
   1. where the effect stands; an orphaned admission ends here   2. its permit: there, unused, in time, and no
   admission of it in the trail   3. its row is genuine and the one that was opened, and the seal opens
-  4. the task and its ancestors, and what they name   5. the object's preconditions, looked at just before   6. policy
-  and the bounds of the class, again   7. the budget at every level, and space for the outcome   8. consume, claim,
-  reserve, span.
+  4. the invocation that it names, the task and its ancestors, and what they name   5. the object's preconditions,
+  looked at just before   6. policy and the bounds of the class, again   7. the budget at every level, and space for the
+  outcome   8. consume, claim, reserve, span.
 Next: step 5, `issuer.flow.dispatch`, which only the winner reaches.
 """
 
@@ -19,6 +19,7 @@ from issuer.flow.binding import Pinned
 from issuer.flow.capacity import refuse_space
 from issuer.flow.content import erase_content
 from issuer.flow.decide import decide, decision_attributes
+from issuer.flow.invocations import named, refuse_named
 from issuer.flow.overdue import expired_step, gone_senders, orphaned_step
 from issuer.flow.refusing import collected_since
 from issuer.flow.seal import seal_holds
@@ -119,7 +120,7 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
             no = Refusal(code=RefusalCode.OUTCOME_UNKNOWN)
             lost = replace(current, state=EffectState.UNKNOWN)
             return Verdict(value=Admitted(effect=lost), refusal=no, steps=(orphaned,))
-        locked = Locked(view=view, now=now, path=view.path(current.task_id))
+        locked = Locked(view=view, now=now, path=view.path(current.task_id), invocation=named(view, current))
         no_yet = _refuse_before_policy(visit.house, current, locked, attempt.target)
         if no_yet is None and current.binding_digest != effect.binding_digest:
             # What will be sent was opened from the earlier row, so it must be this one, not only a genuine one.
@@ -151,7 +152,8 @@ def _refuse_before_policy(
         )
         or _refuse_row(view, effect)  # 3
         or _refuse_seal(house, effect, permit)
-        or refuse_path(locked.path, locked.now)  # 4
+        or refuse_named(effect, locked)  # 4
+        or refuse_path(locked.path, locked.now)
         or refuse_scope(locked.path, effect)
         or target  # 5
     )

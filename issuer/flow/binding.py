@@ -82,6 +82,7 @@ class Names:
     actor: str
     caller: str
     revision: str
+    invocation_id: str | None
 
 
 def _non_public(operation: Operation) -> tuple[str, ...]:
@@ -149,7 +150,7 @@ def binding_body(
         "subject": names.subject,
         "actor": names.actor,
         "caller": names.caller,
-        "invocation": None,
+        "invocation": names.invocation_id,
         "revision": names.revision,
         "cost": dict(cost),
         "expires_ms": expires_ms,

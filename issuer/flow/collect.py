@@ -8,6 +8,8 @@ the service's window are over; the permit stays spent for ever), EFF-11 (a tombs
 3. Where space is needed, or an operator asks, all of either kind whose window is closed.
 4. Tombstones of effects that never had a permit, but the newest `TOMBSTONES_KEPT`: no refused request leaves anything
    for ever.
+5. Invocations that are over, kept as long, and that no effect on record names. What settled under an open one stays
+   until that ends, since its success rests on it (INV-02).
 The choice is made under the lock. The database refuses what is not over, or within its window, once more.
 """
 
@@ -22,9 +24,17 @@ from issuer.flow.dispatch import confirmed
 from issuer.house import House, Visit
 from issuer.sealing import ProtectedStoreUnavailable
 from ledger.capacity import is_pressed, is_urgent
-from ledger.changes import EffectCollected, Step, TombstonesForgotten
+from ledger.changes import EffectCollected, InvocationsCollected, Step, TombstonesForgotten
 from ledger.errors import CommitUncertain, LedgerCorrupt
-from ledger.model import Effect, EffectId, InstantMs, Tombstone, Transition, TransitionName
+from ledger.model import (
+    Effect,
+    EffectId,
+    InstantMs,
+    InvocationId,
+    Tombstone,
+    Transition,
+    TransitionName,
+)
 from ledger.port import Verdict, View
 
 BATCH: Final = 32
@@ -63,10 +73,11 @@ class Gone:
 
     collected: int = 0
     forgotten: int = 0
+    invocations: int = 0
 
     def __bool__(self) -> bool:
         """Say whether it took anything."""
-        return bool(self.collected or self.forgotten)
+        return bool(self.collected or self.forgotten or self.invocations)
 
 
 def keeping(house: House, view: View, *, asked: bool, early: bool) -> Keeping:
@@ -98,6 +109,12 @@ def due(view: View, now: InstantMs, wanted: Keeping) -> list[Effect]:
     if len(kept_long_enough) < wanted.slack:
         kept_long_enough = []
     return [*_read(view, unused), *kept_long_enough[:BATCH]]
+
+
+def ended(view: View, now: InstantMs, wanted: Keeping) -> Sequence[InvocationId]:
+    """Return the invocations that one batch may take at `now`: over, kept long enough, and named by no effect."""
+    found = view.invocations_past(InstantMs(now - wanted.keep_ms), limit=BATCH)
+    return () if len(found) < wanted.slack else found
 
 
 def _read(view: View, effect_ids: Sequence[EffectId]) -> list[Effect]:
@@ -148,7 +165,7 @@ def collect_batch(visit: Visit, *, asked: bool = False, early: bool = False) -> 
     """
     house = visit.house
     looked = house.ledger.read(lambda view: _looked(house, view, asked=asked, early=early))
-    if not looked.effects and not looked.forgotten:
+    if not looked.effects and not looked.forgotten and not looked.invocations:
         return Gone()
     newest = max((effect.sequence for effect in looked.effects), default=0)
     if newest and not confirmed(house, newest):
@@ -158,8 +175,9 @@ def collect_batch(visit: Visit, *, asked: bool = False, early: bool = False) -> 
         wanted = keeping(house, view, asked=asked, early=early)
         effects = [effect for effect in due(view, now, wanted) if effect.sequence <= newest]
         forgotten = forgettable(view, wanted)
-        gone = Gone(collected=len(effects), forgotten=len(forgotten))
-        return Verdict(value=gone, steps=_steps(visit, view, effects, forgotten, wanted.reason))
+        over = ended(view, now, wanted)
+        gone = Gone(collected=len(effects), forgotten=len(forgotten), invocations=len(over))
+        return Verdict(value=gone, steps=_steps(visit, view, effects, (forgotten, over), wanted.reason))
 
     return house.ledger.transact(decide).value
 
@@ -168,17 +186,28 @@ def collect_batch(visit: Visit, *, asked: bool = False, early: bool = False) -> 
 class _Looked:
     effects: Sequence[Effect]
     forgotten: Sequence[EffectId]
+    invocations: Sequence[InvocationId]
 
 
 def _looked(house: House, view: View, *, asked: bool, early: bool) -> _Looked:
     wanted = keeping(house, view, asked=asked, early=early)
-    return _Looked(effects=due(view, house.now(), wanted), forgotten=forgettable(view, wanted))
+    now = house.now()
+    return _Looked(
+        effects=due(view, now, wanted),
+        forgotten=forgettable(view, wanted),
+        invocations=ended(view, now, wanted),
+    )
 
 
 def _steps(
-    visit: Visit, view: View, effects: Sequence[Effect], forgotten: Sequence[EffectId], reason: str
+    visit: Visit,
+    view: View,
+    effects: Sequence[Effect],
+    others: tuple[Sequence[EffectId], Sequence[InvocationId]],
+    reason: str,
 ) -> tuple[Step, ...]:
-    if not effects and not forgotten:
+    forgotten, over = others
+    if not effects and not forgotten and not over:
         return ()
     transition = Transition(
         name=TransitionName.LEDGER_COLLECTED,
@@ -189,11 +218,13 @@ def _steps(
             "permit.collected": tuple(effect.effect_id for effect in effects),
             "permit.forgotten": len(forgotten),
             "permit.reason": reason,
+            **({"permit.invocations": tuple(over)} if over else {}),
         },
     )
     changes = [EffectCollected(tombstone=tombstone_of(view, effect)) for effect in effects]
     forgets = (TombstonesForgotten(effect_ids=tuple(forgotten)),) if forgotten else ()
-    return (Step(transition=transition, changes=(*changes, *forgets)),)
+    ends = (InvocationsCollected(invocation_ids=tuple(over)),) if over else ()
+    return (Step(transition=transition, changes=(*changes, *forgets, *ends)),)
 
 
 def collect_some(visit: Visit) -> None:

@@ -1,7 +1,8 @@
 """Step 3 of 8: issue. The decision becomes a sealed one-use permit, a wait for a person, or a no.
 
-Rules: PER-01 to PER-03, POL-01, POL-03, AUD-01. It runs under the lock that the decision was made under, and writes
-the decision, the permit and what the permit takes from its class in that same transaction.
+Rules: PER-01 to PER-03, POL-01, POL-03, AUD-01, EFF-09 (what the deciding policies oblige to opens
+with the permit). It runs under the lock that the decision was made under, and writes the decision, the permit and what
+the permit takes from its class in that same transaction.
 Next: step 4, `issuer.flow.admit`.
 """
 
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from issuer.flow import spans
 from issuer.flow.binding import Pinned
 from issuer.flow.decide import Decided, decide, decision_attributes
+from issuer.flow.invocations import obliged_steps
 from issuer.flow.prepare import lifetime_caps
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_permit_id, random_bytes
@@ -61,7 +63,7 @@ def _permitted(
     locked: Locked,
     decided: Decided,
 ) -> Issued:
-    caps = lifetime_caps(pinned.operation, locked.path, locked.now)
+    caps = lifetime_caps(pinned.operation, locked)
     permit = sealed(visit.house, effect, Tier.ISSUE, caps, locked.now)
     transition = spans.moved(
         visit,
@@ -79,8 +81,13 @@ def _permitted(
             EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.PERMITTED),
         ),
     )
+    obliged = obliged_steps(visit, effect, decided.decision.obligations, locked.now)
     return Issued(
-        state=EffectState.PERMITTED, steps=(step,), refusal=None, say="", expires_ms=permit.expires_ms
+        state=EffectState.PERMITTED,
+        steps=(step, *obliged),
+        refusal=None,
+        say="",
+        expires_ms=permit.expires_ms,
     )
 
 

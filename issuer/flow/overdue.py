@@ -1,7 +1,8 @@
-"""What nobody ended ends here: overdue or orphaned admissions become `unknown`, unused permits expire.
+"""What nobody ended ends here: overdue or orphaned admissions become `unknown`, unused permits and invocations end.
 
 Rules: ADM-07 (only after the deadline, or when the sender is provably gone; never into anything better), BUD-04 (the
-maximum stays held), REP-05, PER-03 (expired exactly at the instant), BUD-06 (expiry gives back what issuing took).
+maximum stays held), REP-05, PER-03 (expired exactly at the instant), BUD-06 (expiry gives back what issuing took),
+INV-02 (an invocation past its deadline failed).
 Whoever touches the ledger next does it. Nothing here sends, repeats or inspects.
 """
 
@@ -10,6 +11,7 @@ from typing import Final
 
 from issuer.flow import spans
 from issuer.flow.content import erase_content
+from issuer.flow.invocations import overdue_steps
 from issuer.house import House, Visit
 from ledger.changes import EffectMoved, Step
 from ledger.model import Claim, Effect, EvidenceClass, InstantMs
@@ -60,14 +62,14 @@ def expired_step(visit: Visit, effect: Effect, *, reason: str = "lifetime_over")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ended:
-    """What one sweep ended: how many effects, and those of them that are over."""
+    """What one sweep ended: how many effects and invocations, and the effects that are over."""
 
     number: int
     expired: tuple[Effect, ...]
 
 
 def sweep(visit: Visit) -> int:
-    """End everything that is overdue, orphaned or over; return how many effects that were.
+    """End everything that is overdue, orphaned or over; return how many effects and invocations that were.
 
     Where nothing is due, nothing is written and no writer waits.
 
@@ -83,7 +85,8 @@ def sweep(visit: Visit) -> int:
         for claim in claims
         if is_orphaned(claim, now=house.now(), sender_is_gone=claim.effect_id in gone)
     ]
-    if not due and not over:
+    late = house.ledger.read(lambda view: view.invocations_over(house.now(), limit=1))
+    if not due and not over and not late:
         return 0
 
     def decide(view: View, now: InstantMs) -> Verdict[_Ended]:
@@ -96,6 +99,7 @@ def sweep(visit: Visit) -> int:
             step = orphaned_step(visit, effect, claim, now, sender_is_gone=claim.effect_id in gone)
             if step is not None:
                 steps.append(step)
+        steps += overdue_steps(visit, view, now)
         return Verdict(value=_Ended(number=len(steps), expired=expired), steps=tuple(steps))
 
     ended = house.ledger.transact(decide).value

@@ -22,7 +22,7 @@ from issuer.flow.binding import (
     salted_parts,
 )
 from issuer.flow.refusing import RefusedError, unknown_name
-from issuer.house import House, Visit
+from issuer.house import House, Locked, Visit
 from issuer.ids import new_effect_id, new_request_key, random_bytes
 from issuer.operations.contract import (
     PREPARE_BYTES_MAX,
@@ -42,7 +42,6 @@ from ledger.model import (
     Effect,
     EffectId,
     InstantMs,
-    PathNode,
     Task,
     TaskState,
     Unit,
@@ -79,6 +78,7 @@ class Ask:
     subject: str | None
     payload: bytes | Mapping[str, object]
     request_key: str | None
+    invocation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +250,8 @@ def _shown_resource(operation: Operation, resource_id: str, resource_key: bytes)
 def _known_names(house: House, ask: Ask) -> str:
     """Check the names of an ask and return its subject: the one said, else the task's."""
     name = checked_name(ask.task, "task")
+    if ask.invocation is not None:
+        checked_name(ask.invocation, "invocation")
     if ask.actor not in house.profile.actors:
         raise unknown_name(house, "actor", ask.actor, house.profile.actors)
     task = house.ledger.read(lambda view: view.task_named(name))
@@ -360,6 +362,8 @@ def request_fingerprint(house: House, ask: Ask, values: Values) -> bytes:
     """Return what a request key stands for: a keyed hash per field, so that a difference can be named (EFF-11)."""
     subkey = house.ring.subkey(Purpose.REPETITION)
     said: dict[str, object] = {"operation": ask.operation, "actor": ask.actor, "subject": ask.subject}
+    if ask.invocation is not None:
+        said["invocation"] = ask.invocation
     said.update({f"payload.{name}": value for name, value in values.items()})
     return canonical_bytes(
         {
@@ -401,11 +405,13 @@ def _resource_key(house: House, resource_type: str, resource_id: str) -> bytes:
     return hmac.digest(subkey, _RESOURCE_DOMAIN + canonical_bytes([resource_type, resource_id]), "sha256")
 
 
-def drafted_effect(visit: Visit, draft: Draft, path: tuple[PathNode, ...], now: InstantMs) -> Effect:
-    """Return the effect of a draft at `now`, under the lock: its binding, its expiry, its place in the tree."""
+def drafted_effect(visit: Visit, draft: Draft, locked: Locked) -> Effect:
+    """Return the effect of a draft, under the lock: its binding, its expiry, its place in the tree."""
+    path, now = locked.path, locked.now
     task: Task = path[0].task
     operation = draft.operation
-    expires = expiry(operation, path, now)
+    expires = InstantMs(min(lifetime_caps(operation, locked).values()))
+    invocation_id = None if locked.invocation is None else locked.invocation.invocation_id
     names = Names(
         effect_id=draft.effect_id,
         task_id=task.task_id,
@@ -413,6 +419,7 @@ def drafted_effect(visit: Visit, draft: Draft, path: tuple[PathNode, ...], now: 
         actor=draft.ask.actor,
         caller=visit.caller.name,
         revision=visit.house.profile.digest,
+        invocation_id=invocation_id,
     )
     body = binding_body(draft.pinned, names, cost=plain(draft.cost), expires_ms=expires)
     shown = _shown_resource(operation, draft.pinned.resource_id, draft.resource_key)
@@ -439,17 +446,21 @@ def drafted_effect(visit: Visit, draft: Draft, path: tuple[PathNode, ...], now: 
         prepared_ms=now,
         expires_ms=expires,
         window_ends_ms=window_end(operation, expires),
+        invocation_id=invocation_id,
     )
 
 
-def lifetime_caps(operation: Operation, path: tuple[PathNode, ...], now: InstantMs) -> dict[str, int]:
-    """Return every cap on a lifetime that begins at `now`, by name, as instants (PER-03)."""
+def lifetime_caps(operation: Operation, locked: Locked) -> dict[str, int]:
+    """Return every cap on a lifetime that begins now, by name, as instants (PER-03)."""
+    now = locked.now
     caps = {"class": now + operation.bounds.lifetime_ms}
     if operation.lifetime_ms is not None:
         caps["operation"] = now + operation.lifetime_ms
     if operation.key_kept_ms is not None:
         caps["service_idempotency"] = now + operation.key_kept_ms
-    caps["task"] = min(node.task.expires_ms for node in path)
+    caps["task"] = min(node.task.expires_ms for node in locked.path)
+    if locked.invocation is not None:
+        caps["invocation"] = locked.invocation.deadline_ms
     return caps
 
 
@@ -459,8 +470,3 @@ def window_end(operation: Operation, expires: InstantMs) -> InstantMs:
     It may be admitted until then, sent until its deadline after that, and the service keeps its key from there on.
     """
     return InstantMs(expires + operation.deadline_ms + (operation.key_kept_ms or 0))
-
-
-def expiry(operation: Operation, path: tuple[PathNode, ...], now: InstantMs) -> InstantMs:
-    """Return the earliest cap (PER-03)."""
-    return InstantMs(min(lifetime_caps(operation, path, now).values()))

@@ -154,6 +154,7 @@ def _opened(house: House, effect: Effect, operation: Operation, bound: Mapping[s
         actor=effect.actor,
         caller=effect.caller,
         revision=str(stored_member(effect.binding, "revision")),
+        invocation_id=effect.invocation_id,
     )
     cost, expires_ms = plain(effect.cost), effect.expires_ms
     again = binding_body(pinned, names, cost=cost, expires_ms=expires_ms, bound=bound)
@@ -206,6 +207,7 @@ def refuse_restated_over(house: House, effect: Effect, restated: Restated) -> Re
         subject=effect.subject,
         payload=restated.payload,
         request_key=None,
+        invocation=effect.invocation_id,
     )
     field = differing_field(effect.request, request_fingerprint(house, ask, values))
     return None if field is None else Refusal(code=RefusalCode.MISMATCH, field=field.removeprefix("payload."))

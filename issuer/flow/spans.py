@@ -43,8 +43,10 @@ def common(visit: Visit) -> dict[str, AttributeValue]:
 
 def effect_attributes(visit: Visit, effect: Effect) -> dict[str, AttributeValue]:
     """Return what every span of an effect says about it."""
+    named = {} if effect.invocation_id is None else {"permit.invocation.id": effect.invocation_id}
     return {
         **common(visit),
+        **named,
         "permit.actor": effect.actor,
         "permit.subject": effect.subject,
         "permit.task.id": effect.task_id,

@@ -73,6 +73,7 @@ __all__ = [
     "HttpAdapter",
     "Inspect",
     "LedgerBounds",
+    "ObligationTerm",
     "Operation",
     "PayloadField",
     "PermitCount",
@@ -465,6 +466,14 @@ class Operation(Table):
         return self.adapters[0]
 
 
+class ObligationTerm(Table):
+    """`[obligation.NAME]`: what a policy's `@obligation` asks for after an effect (EFF-09)."""
+
+    within_ms: Retention = Field(
+        default=DurationMs(24 * 3_600_000), alias="within", description="Time to do it, from the permit on."
+    )
+
+
 class Document(Table):
     """The file as a whole."""
 
@@ -485,4 +494,7 @@ class Document(Table):
     classes: FrozenMap[Name, ActionClass] = Field(default={}, alias="class", description="Classes, by name.")
     operations: FrozenMap[Name, Operation] = Field(
         default={}, alias="operation", description="Operations, by name."
+    )
+    obligations: FrozenMap[Name, ObligationTerm] = Field(
+        default={}, alias="obligation", description="Obligations of policies, by name."
     )

@@ -12,7 +12,16 @@ from typing import Literal
 
 from issuer.profile.digests import class_digest_of, operation_digest_of
 from issuer.profile.fields import FieldRef
-from issuer.profile.models import ActionClass, Actor, Audit, Host, LedgerBounds, Operation, Person
+from issuer.profile.models import (
+    ActionClass,
+    Actor,
+    Audit,
+    Host,
+    LedgerBounds,
+    ObligationTerm,
+    Operation,
+    Person,
+)
 from issuer.profile.registry import Registry
 
 __all__ = ["Profile", "class_digest", "cost_range", "operation_digest"]
@@ -39,6 +48,7 @@ class Profile:
     registries: Mapping[str, Registry]
     classes: Mapping[str, ActionClass]
     operations: Mapping[str, Operation]
+    obligations: Mapping[str, ObligationTerm]
     digest: str
 
 

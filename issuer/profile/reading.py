@@ -100,6 +100,7 @@ def _profile(where: str, document: Document, registries: Mapping[str, Registry])
         registries=MappingProxyType(dict(registries)),
         classes=document.classes,
         operations=document.operations,
+        obligations=document.obligations,
         digest=profile_digest_of(document, registries),
     )
 

@@ -37,6 +37,7 @@ from issuer.profile.models import (
     HttpAdapter,
     Inspect,
     LedgerBounds,
+    ObligationTerm,
     Operation,
     PayloadField,
     PermitCount,
@@ -73,6 +74,7 @@ _TABLES: Final[tuple[tuple[str, type[Table]], ...]] = (
     ("operation.NAME.file", FileAdapter),
     ("operation.NAME.inspect", Inspect),
     ("operation.NAME.before", Before),
+    ("obligation.NAME", ObligationTerm),
 )
 
 _INTRODUCTION: Final = """\

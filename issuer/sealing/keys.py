@@ -13,7 +13,9 @@ Rules:
    verifiable; who must not trust a retired key's MAC (a compromised key) asks `state`.
 6. No text form shows key bytes, a ring is not pickled or copied, and rings are compared in constant time.
 7. The file `ledger` beside the keys says which one ledger the ring belongs to, under a MAC of the ring (ADM-06): it
-   stands there before the first key does. Keys that were carried to another ledger serve nobody there.
+   stands there before the first key does. Keys that were carried to another ledger serve nobody there. Since `v2` it
+   says as well which schema that ledger has at least, so that a copy from before an upgrade is told from one that is
+   due for it; `v1` was written beside schema 2.
 
 What it does not do: draw random bytes (they come in as arguments), rotate, or keep roots in locked memory.
 Next: `issuer.sealing.envelope` encrypts with these subkeys.
@@ -74,7 +76,12 @@ all."""
 
 _LINE: Final = re.compile(rb"v1 ([0-9a-f]{8}) (active|open_only|retired) ([A-Za-z0-9+/]{43}=)\n")
 _BINDING_NAME: Final = "ledger"
-_BINDING: Final = re.compile(rb"v1 (led_[0-9a-f]{32}) ([0-9a-f]{8}) ([0-9a-f]{64})\n")
+_BINDING: Final = re.compile(
+    rb"(?:v1|v2 ([1-9][0-9]{0,3})) (led_[0-9a-f]{32}) ([0-9a-f]{8}) ([0-9a-f]{64})\n"
+)
+_SCHEMA_OF_V1: Final = 2
+"""The schema of every ledger that a `v1` binding was written for."""
+
 _NAME: Final = re.compile(r"([0-9a-f]{8})\.key")
 _INFO: Final = b"permit-issuer/subkey/v1\x00"
 
@@ -110,11 +117,12 @@ class _Key:
 class KeyRing:
     """An opened key ring: subkeys by purpose and key id. Made by `open_key_ring` only."""
 
-    __slots__ = ("_active_key_id", "_ciphers", "_keys", "_ledger_id", "_subkeys")
+    __slots__ = ("_active_key_id", "_ciphers", "_keys", "_ledger_id", "_schema", "_subkeys")
 
     _active_key_id: int
     _keys: Mapping[int, _Key]
     _ledger_id: str | None
+    _schema: int
     _subkeys: dict[tuple[int, Purpose], bytes]
     _ciphers: dict[bytes, AESGCMSIV]
 
@@ -123,6 +131,7 @@ class KeyRing:
         self._keys = {key.key_id: key for key in sorted(keys, key=lambda key: key.key_id)}
         self._active_key_id = active_key_id
         self._ledger_id = None
+        self._schema = 0
         self._subkeys = {}
         self._ciphers = {}
 
@@ -130,6 +139,11 @@ class KeyRing:
     def ledger_id(self) -> str | None:
         """The one ledger that the ring belongs to; None where it does not say (rule 7)."""
         return self._ledger_id
+
+    @property
+    def ledger_schema(self) -> int:
+        """The schema that its ledger has at least; 0 where it belongs to none yet."""
+        return self._schema
 
     @property
     def active_key_id(self) -> int:
@@ -211,11 +225,14 @@ class KeyRing:
         )
 
 
-def create_key_ring(folder: Path, *, root: bytes, key_id: int, ledger_id: str | None = None) -> None:
+def create_key_ring(
+    folder: Path, *, root: bytes, key_id: int, ledger_id: str | None = None, schema: int = _SCHEMA_OF_V1
+) -> None:
     """Create a ring with one active key, durable when this returns.
 
     `root` is 32 random bytes and `key_id` is 1 to 2^32-1, both drawn by the caller. With `ledger_id` (`led_` and 32 hex
-    digits) it belongs to that ledger. The folder is created with mode 0700, or is an empty private folder already.
+    digits) it belongs to that ledger, which has `schema` (1 to 9999) at least. The folder is created with mode 0700, or
+    is an empty private folder already.
 
     Raises:
         Broken: a root or key id of the wrong type or size; no value is in the text.
@@ -228,7 +245,7 @@ def create_key_ring(folder: Path, *, root: bytes, key_id: int, ledger_id: str | 
     name = f"{key_id:08x}.key"
     line = b" ".join((b"v1", f"{key_id:08x}".encode(), b"active", base64.b64encode(root))) + b"\n"
     made = KeyRing([_Key(key_id=key_id, state=KeyState.ACTIVE, root=root)], key_id)
-    binding = None if ledger_id is None else _binding_line(made, ledger_id)
+    binding = None if ledger_id is None else _binding_line(made, ledger_id, schema)
     try:
         create_folder(folder)
         with opened_folder(folder) as descriptor:
@@ -265,25 +282,29 @@ def open_key_ring(folder: Path) -> KeyRing:
         with opened_folder(folder) as descriptor:
             keys = _read_keys(descriptor)
             ring = KeyRing(keys, _judge_ring(keys))
-            ring._ledger_id = _read_binding(descriptor, ring)  # noqa: SLF001 - the ring's own maker
+            binding = _read_binding(descriptor, ring)
+            if binding is not None:
+                ring._ledger_id, ring._schema = binding  # noqa: SLF001 - the ring's own maker
     except Flaw as flaw:
         raise KeysUnavailable(flaw.fault, folder / flaw.name) from None
     return ring
 
 
-def bind_key_ring(folder: Path, ledger_id: str) -> None:
-    """Let a ring from before rule 7 belong to `ledger_id`, at once and durably; one that belongs to some is left alone.
+def bind_key_ring(folder: Path, ledger_id: str, *, schema: int) -> None:
+    """Let a ring belong to `ledger_id`, which has `schema` at least, at once and durably.
+
+    A ring that belongs to another ledger is left alone, and so is one that says as much already.
 
     Raises:
         Broken: the id is of another form.
         KeysUnavailable: the ring does not open, or its folder cannot be written.
     """
     ring = open_key_ring(folder)
-    if ring.ledger_id is not None:
+    if ring.ledger_id not in {None, ledger_id} or ring.ledger_schema >= schema:
         return
     # Made beside the folder, in which a stray file would stop every start, and given its name in one step.
     draft = folder.with_name(f".{folder.name}-{_BINDING_NAME}.new")
-    line = _binding_line(ring, ledger_id)
+    line = _binding_line(ring, ledger_id, schema)
     try:
         draft.unlink(missing_ok=True)
         with opened_folder(folder) as descriptor:
@@ -296,21 +317,21 @@ def bind_key_ring(folder: Path, ledger_id: str) -> None:
         raise KeysUnavailable(StorageFault.UNWRITABLE, folder / _BINDING_NAME) from None
 
 
-def _binding_line(ring: KeyRing, ledger_id: str) -> bytes:
+def _binding_line(ring: KeyRing, ledger_id: str, schema: int) -> bytes:
     key_id = ring.active_key_id
-    mac = _binding_mac(ring, key_id, ledger_id)
-    line = b" ".join((b"v1", ledger_id.encode(), f"{key_id:08x}".encode(), mac.hex().encode())) + b"\n"
+    mac = _binding_mac(ring, key_id, ledger_id, str(schema))
+    line = f"v2 {schema} {ledger_id} {key_id:08x} {mac.hex()}\n".encode()
     if _BINDING.fullmatch(line) is None:
         raise Broken("A ledger id is led_ and 32 hex digits.")
     return line
 
 
-def _binding_mac(ring: KeyRing, key_id: int, ledger_id: str) -> bytes:
-    return hmac.digest(ring.subkey(Purpose.MARKS, key_id), b"keys\x00" + ledger_id.encode(), "sha256")
+def _binding_mac(ring: KeyRing, key_id: int, *said: str) -> bytes:
+    return hmac.digest(ring.subkey(Purpose.MARKS, key_id), "\x00".join(("keys", *said)).encode(), "sha256")
 
 
-def _read_binding(folder: int, ring: KeyRing) -> str | None:
-    """Return the ledger that the ring says it belongs to; a word that is not the ring's own refuses it."""
+def _read_binding(folder: int, ring: KeyRing) -> tuple[str, int] | None:
+    """Return the ledger that the ring says it belongs to, and its schema; a word that is not its own refuses it."""
     try:
         line = read_file(folder, _BINDING_NAME, bytes_max=_LINE_BYTES_MAX, links_max=1)
     except Flaw as flaw:
@@ -320,14 +341,14 @@ def _read_binding(folder: int, ring: KeyRing) -> str | None:
     said = _BINDING.fullmatch(line)
     if said is None:
         raise Flaw(StorageFault.MALFORMED, _BINDING_NAME)
-    ledger_id, key_id = said[1].decode(), int(said[2], 16)
+    schema, ledger_id = None if said[1] is None else said[1].decode(), said[2].decode()
     try:
-        expected = _binding_mac(ring, key_id, ledger_id)
+        expected = _binding_mac(ring, int(said[3], 16), ledger_id, *(() if schema is None else (schema,)))
     except KeyUnusable:
         raise Flaw(StorageFault.UNBOUND, _BINDING_NAME) from None
-    if not hmac.compare_digest(expected.hex().encode(), said[3]):
+    if not hmac.compare_digest(expected.hex().encode(), said[4]):
         raise Flaw(StorageFault.UNBOUND, _BINDING_NAME)
-    return ledger_id
+    return ledger_id, _SCHEMA_OF_V1 if schema is None else int(schema)
 
 
 def _read_keys(folder: int) -> list[_Key]:

@@ -86,13 +86,14 @@ def ledger(known: Known) -> Iterator[Finding]:
     from issuer.look import open_to_look
     from ledger.sqlite import journal_mode
     from ledger.sqlite.halt import standing_halt
+    from ledger.sqlite.schema import SCHEMA_VERSION
 
     path = known.places.ledger
     try:
         opened = open_to_look(known.places, known.the_ring())
     except (LedgerUnavailable, LedgerCorrupt) as fault:
-        # Keys that belong to no ledger yet are those of an earlier release; beside others the file is an older copy.
-        is_due = fault.reason == "schema_older" and known.the_ring().ledger_id is None
+        # Keys that do not know of this schema are those of an earlier release; beside others the file is an older copy.
+        is_due = fault.reason == "schema_older" and known.the_ring().ledger_schema < SCHEMA_VERSION
         remedy = _UPGRADE if is_due else _LEDGER_NEXT.get(fault.reason, _RESTORE)
         yield Finding(check="ledger", ok=None if is_due else False, says=fault.message, next=remedy)
         return

@@ -126,6 +126,8 @@ _STATES: Final = (
         _N.TELL_A_PERSON,
         "The ledger is restored in a new epoch; earlier permits are void.",
     ),
+    _row("ended", _E.DONE, 200, _N.STOP, "The invocation is over; its outcome stays as it is."),
+    _row("obligation_closed", _E.DONE, 200, _N.STOP, "What the permit obliged to is on record as done."),
     _row("created", _E.DONE, 201, _N.STOP, "The issuer is ready."),
     _row("found", _E.DONE, 200, _N.STOP, "This is what is on record."),
     _row(
@@ -234,6 +236,14 @@ _NOES: Final = (
         409,
         _N.STOP,
         "This effect is over, and its record was collected; nothing more is sent, and nothing is made anew.",
+    ),
+    _no(_R.INVOCATION_OVER, _E.REFUSED, 409, _N.STOP, "The invocation is over; nothing was sent."),
+    _no(
+        _R.INVOCATION_UNSETTLED,
+        _E.REFUSED,
+        409,
+        _N.TELL_A_PERSON,
+        "The invocation cannot end as succeeded: this stands against it; nothing was written.",
     ),
     _no(_R.TASK_CLOSED, _E.REFUSED, 409, _N.STOP, "The task is closed; nothing was sent."),
     _no(

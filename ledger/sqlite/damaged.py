@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from ledger.invocations import Invocation
 from ledger.model import BudgetLine, InstantMs, LedgerId, PathNode, Position, Task, TaskId, Unit
 from ledger.sqlite import rows
+from ledger.sqlite.invocation_rows import invocation_from
 from ledger.sqlite.view import SqliteView
 
 
@@ -48,6 +50,9 @@ class DamagedView(SqliteView):
 
     def _task(self, row: rows.Row | None) -> Task | None:
         return None if row is None else rows.task_from(row)
+
+    def _invocation(self, row: rows.Row | None) -> Invocation | None:
+        return None if row is None else invocation_from(row)
 
     def _budget(self, task: Task) -> Mapping[Unit, BudgetLine]:
         found = self._all(

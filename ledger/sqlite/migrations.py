@@ -19,17 +19,17 @@ from ledger.errors import Broken, LedgerCorrupt, LedgerUnavailable
 from ledger.sqlite.connection import DRIVER
 from ledger.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, schema_objects
 
-_FIRST: Final = "first_schema"
-_SECOND: Final = "second_schema"
+_NAMES: Final = ("first_schema", "second_schema", "third_schema")
+"""The step that makes each schema, by number: the name under which it is on record in every file of it."""
 
 Step = Callable[[Database], None]
 
 
-def _migrations(first: Step, second: Step) -> Migrations:
+def _migrations(*steps: Step) -> Migrations:
     """Return the steps that every file has been through, by the names under which that is on record in it."""
     migrations = Migrations("ledger")
-    migrations(name=_FIRST)(first)
-    migrations(name=_SECOND)(second)
+    for name, step in zip(_NAMES, steps, strict=True):
+        migrations(name=name)(step)
     return migrations
 
 
@@ -39,25 +39,29 @@ def _built(database: Database) -> None:
 
 
 def _nothing_left(_database: Database) -> None:
-    """Do nothing: a new file was built with what this step would bring."""
+    """Do nothing: another step builds what this one would bring."""
 
 
 def _never_made(_database: Database) -> None:
     raise Broken("a ledger that stands was made")
 
 
-def upgraded(raw: Any, second: Callable[[], None]) -> None:  # noqa: ANN401 - untyped driver
-    """Let `second` make schema 2 of schema 1, and put that on record beside it, inside the transaction of `raw`.
+def upgraded(raw: Any, number: int, rebuild: Callable[[], None]) -> None:  # noqa: ANN401 - untyped driver
+    """Let `rebuild` make this schema of schema `number`, and put that on record, inside the transaction of `raw`.
+
+    The schemas between are gone through in name: `rebuild` makes the last of the one that is there.
 
     Raises:
-        LedgerCorrupt: `schema`; the file's own record of its schema is not that of schema 1.
+        LedgerCorrupt: `schema`; the file's own record of its schema is not that of schema `number`.
     """
     database = Database(raw, execute_plugins=False)
-    migrations = _migrations(_never_made, lambda _database: second())
+    made, between = [_never_made] * number, [_nothing_left] * (len(_NAMES) - number - 1)
+    migrations = _migrations(*made, *between, lambda _database: rebuild())
     # A table of another form would be transformed by sqlite-utils, which is nothing that happens to ours.
     is_ours = database.table(migrations.migrations_table).pks == ["id"]
-    if not is_ours or [step.name for step in migrations.pending(database)] != [_SECOND]:
-        raise LedgerCorrupt("schema", "The ledger's own record of its schema is not that of schema 1.")
+    if not is_ours or tuple(step.name for step in migrations.pending(database)) != _NAMES[number:]:
+        message = f"The ledger's own record of its schema is not that of schema {number}."
+        raise LedgerCorrupt("schema", message)
     migrations.apply(database)
 
 
@@ -80,7 +84,9 @@ def create_file(path: Path, *, journal_mode: str) -> None:
     try:
         connection.execute(f"PRAGMA journal_mode = {journal_mode}")
         connection.execute("PRAGMA synchronous = FULL")
-        _migrations(_built, _nothing_left).apply(Database(connection, execute_plugins=False))
+        _migrations(_built, *[_nothing_left] * (len(_NAMES) - 1)).apply(
+            Database(connection, execute_plugins=False)
+        )
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -21,15 +21,20 @@ from ledger.states import PENDING
 
 _PENDING: Final = ", ".join(f"'{state}'" for state in sorted(PENDING))
 ROWS_OF: Final = {
-    Standing.TASKS: "SELECT task_id, mac FROM tasks WHERE bucket = ? ORDER BY task_id",
+    Standing.TASKS: (
+        "SELECT task_id AS id, mac FROM tasks WHERE bucket = ?1 UNION ALL "
+        "SELECT invocation_id, mac FROM invocations WHERE bucket = ?1 AND outcome IS NULL ORDER BY id"
+    ),
     Standing.EFFECTS: (
-        f"SELECT effect_id, mac FROM effects WHERE bucket = ? AND state IN ({_PENDING}) ORDER BY effect_id"
+        f"SELECT effect_id, mac FROM effects WHERE bucket = ?1 AND state IN ({_PENDING}) ORDER BY effect_id"
     ),
 }
 """The rows of one bucket; the index of the second has exactly this condition."""
 
 _SAYS: Final = {
-    Standing.TASKS: "A task's row is not the latest of it, or was removed; run the full check.",
+    Standing.TASKS: (
+        "A row of a task or of an open invocation is not the latest of it, or was removed; run the full check."
+    ),
     Standing.EFFECTS: (
         "The effects that may still be admitted are not those that were prepared; run the full check."
     ),

@@ -20,6 +20,7 @@ from ledger.model import (
     Evidence,
     EvidenceClass,
     InstantMs,
+    InvocationId,
     LedgerId,
     Permit,
     PermitId,
@@ -65,6 +66,7 @@ class EffectRow(NamedTuple):
     expires_ms: int
     window_ends_ms: int
     replayed: int
+    invocation_id: str | None
     last_span: str
     sequence: int
     mac: bytes
@@ -316,8 +318,9 @@ def effect_from(row: Row) -> Effect:
         expires_ms=InstantMs(row[20]),
         window_ends_ms=InstantMs(row[21]),
         replayed=bool(row[22]),
-        last_span=row[23],
-        sequence=row[24],
+        invocation_id=None if row[23] is None else InvocationId(row[23]),
+        last_span=row[24],
+        sequence=row[25],
     )
 
 
@@ -341,7 +344,7 @@ def effect_signed(row: EffectRow) -> list[object]:
         *(row.operation, row.action_class, row.resource_type, row.resource_id, row.request_key),
         *[hashlib.sha256(blob).hexdigest() for blob in blobs],
         *(bool(row.protected), row.prepared_ms, row.expires_ms, row.window_ends_ms, bool(row.replayed)),
-        row.cost,
+        *(row.invocation_id, row.cost),
     ]
 
 
@@ -371,6 +374,7 @@ def effect_row(effect: Effect, *, span_id: str, sequence: int, mac: bytes) -> Ro
         effect.expires_ms,
         effect.window_ends_ms,
         int(effect.replayed),
+        effect.invocation_id,
         span_id,
         sequence,
         mac,

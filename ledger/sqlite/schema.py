@@ -11,11 +11,12 @@ from typing import Final
 
 from ledger.sqlite.tables import TABLES
 from ledger.sqlite.triggers import TRIGGERS
+from ledger.sqlite.triggers_invocations import INVOCATION_TRIGGERS
 
 APPLICATION_ID: Final = 0x504D4C47
 """`PMLG`: tells this ledger from any other SQLite file (LED-04)."""
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """`PRAGMA user_version` of this schema; a newer one is refused (LED-04)."""
 
 OLDER_SCHEMAS: Final = range(1, SCHEMA_VERSION)
@@ -23,6 +24,7 @@ OLDER_SCHEMAS: Final = range(1, SCHEMA_VERSION)
 
 _COLLECTED: Final = (
     *("decisions", "permits", "claims", "reservations", "settlements", "evidence", "counter_takes"),
+    *("obligations", "obligations_done"),
 )
 _APPEND_ONLY: Final = (
     *("ledger", "spans", "task_path", "grants", "overruns_accepted", "permit_uses", "tombstones", "sinks"),
@@ -53,7 +55,7 @@ def schema_statements() -> str:
         f"BEGIN SELECT RAISE(ABORT, 'guard:append_only_{table}'); END;"
         for table in (*_COLLECTED, "effects")
     ]
-    return TABLES + TRIGGERS + "\n".join(guards)
+    return TABLES + TRIGGERS + INVOCATION_TRIGGERS + "\n".join(guards)
 
 
 def schema_digest(rows: list[tuple[str, str, str | None]]) -> str:

@@ -1,4 +1,4 @@
-"""What schema 1 was: its digest, how its rows were signed, and what they become in schema 2.
+"""What schema 1 was: its digest, how its rows were signed, and what they become.
 
 Rules: LED-06 (a row gets its new MAC only after the old one was proven, and from the key that made the old one: an
 upgrade makes nothing good, and vouches for nothing that an old key signed), BUD-01, BUD-06 (tasks of schema 1 named no
@@ -9,8 +9,7 @@ Next: `ledger.sqlite.upgrade`, which calls this inside its transaction, with the
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -20,16 +19,21 @@ from ledger.errors import LedgerCorrupt
 from ledger.model import Effect, InstantMs, LedgerId, Position, Scope, Task, TaskId, TaskState, Unit
 from ledger.port import Authenticator
 from ledger.sqlite import rows
-from ledger.sqlite.check_ground import UNREADABLE
+from ledger.sqlite.earlier import (
+    RENAMED,
+    Earlier,
+    EarlierHead,
+    demand,
+    insert,
+    proven_tree,
+    readable,
+    take_over_evidence,
+)
 from ledger.standing import bucket_of
 from ledger.states import EffectState
-from ledger.tree import Frontier, decoded_frontier
 
 DIGEST: Final = "af245691be601e6c1b2f91ad4f301648122fa2d112c4a9e7eba7741b8476e1c0"
 """Digest of schema 1 as its release made it (`ledger.sqlite.schema.schema_digest`)."""
-
-RENAMED: Final = "before_"
-"""What stands before the name of an old table while its rows are taken over."""
 
 WINDOW_MS: Final = (366 + 7) * 24 * 3600 * 1000
 """The longest that a profile of schema 1 let a service keep a key, and a sender its deadline: a year and a week."""
@@ -50,20 +54,7 @@ _EFFECT_FIXED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstHead:
-    """The head of a ledger of schema 1, proven.
-
-    Its sum over the effects that may still be admitted is left behind: the trail, which the full check of an upgrade
-    recomputes under the head's root, tells of each effect where it stands.
-    """
-
-    position: Position
-    frontier: Frontier
-    clock_ms: InstantMs
-
-
-def proven_head(raw: Any, ledger_id: LedgerId, keys: Authenticator) -> FirstHead:  # noqa: ANN401 - untyped driver
+def proven_head(raw: Any, ledger_id: LedgerId, keys: Authenticator) -> EarlierHead:  # noqa: ANN401 - untyped driver
     """Read the head, and check its MAC, its frontier and the length of the trail as schema 1 did.
 
     Raises:
@@ -73,7 +64,7 @@ def proven_head(raw: Any, ledger_id: LedgerId, keys: Authenticator) -> FirstHead
     if row is None:
         raise LedgerCorrupt("no_head", "The ledger has no head row.")
     epoch, lane, sequence, frontier, root, clock_ms, pending, mac = row
-    with _readable("head_unreadable"):
+    with readable("head_unreadable"):
         signed = [
             "head",
             ledger_id,
@@ -85,20 +76,14 @@ def proven_head(raw: Any, ledger_id: LedgerId, keys: Authenticator) -> FirstHead
             clock_ms,
             pending.hex(),
         ]
-        _demand(keys, "head", canonical_bytes(signed), mac, "head_mac")
-    try:
-        tree = decoded_frontier(frontier)
-    except ValueError:
-        raise LedgerCorrupt("frontier", "The tree of the ledger's spans is damaged.") from None
-    last = raw.execute("SELECT max(sequence) FROM spans").fetchone()[0] or 0
-    if not tree.size == sequence == last or tree.root() != root:
-        raise LedgerCorrupt("trail_length", "The ledger's trail does not end where its head says.")
+        demand(keys, "head", canonical_bytes(signed), mac, "head_mac")
+    tree = proven_tree(raw, frontier, root, sequence)
     position = Position(ledger_id=ledger_id, epoch=epoch, lane=lane, sequence=sequence)
-    return FirstHead(position=position, frontier=tree, clock_ms=InstantMs(clock_ms))
+    return EarlierHead(position=position, frontier=tree, clock_ms=InstantMs(clock_ms))
 
 
 def take_over(raw: Any, keys: Authenticator) -> frozenset[str]:  # noqa: ANN401 - untyped driver
-    """Fill the tables of schema 2 whose rows are signed, from the old ones; return their names.
+    """Fill the tables whose rows are signed, or say more than they did, from the old ones; return their names.
 
     Raises:
         LedgerCorrupt: a row was changed by someone without the keys.
@@ -106,7 +91,8 @@ def take_over(raw: Any, keys: Authenticator) -> frozenset[str]:  # noqa: ANN401 
     granted = _grants(raw, keys)
     _tasks(raw, keys, granted)
     _effects(raw, keys)
-    return frozenset({"grants", "tasks", "effects"})
+    take_over_evidence(raw)
+    return frozenset({"grants", "tasks", "effects", "evidence"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,9 +107,9 @@ def _grants(raw: Any, keys: Authenticator) -> dict[str, _Granted]:  # noqa: ANN4
     found: dict[str, _Granted] = {}
     sql = f"SELECT task_id, unit, sequence, amount, mac FROM {RENAMED}grants ORDER BY task_id, sequence, unit"
     for task_id, unit, sequence, amount, mac in raw.execute(sql):
-        with _readable("grant_unreadable"):
+        with readable("grant_unreadable"):
             before = canonical_bytes(["grant", task_id, unit, sequence, amount])
-            _demand(keys, "row", before, mac, "grant_mac")
+            demand(keys, "row", before, mac, "grant_mac")
         told = found.setdefault(task_id, _Granted(ceilings={}, sequence=0))
         # The first says what the ceiling is, and so does `inherit`, to which nothing is added.
         kind = "set" if unit not in told.ceilings or amount is None else "add"
@@ -132,22 +118,22 @@ def _grants(raw: Any, keys: Authenticator) -> dict[str, _Granted]:  # noqa: ANN4
         told.sequence = max(told.sequence, sequence)
         signed = rows.grant_authority(task_id, unit, sequence, kind, amount)
         values = (task_id, unit, sequence, kind, amount, keys.tag("row", signed, like=mac))
-        _insert(raw, "grants", "task_id, unit, sequence, kind, amount, mac", values)
+        insert(raw, "grants", "task_id, unit, sequence, kind, amount, mac", values)
     return found
 
 
 def _tasks(raw: Any, keys: Authenticator, granted: dict[str, _Granted]) -> None:  # noqa: ANN401 - untyped driver
     for *told, sequence, mac in raw.execute(f"SELECT {_TASK_COLUMNS} FROM {RENAMED}tasks ORDER BY task_id"):
         _demand_own_span(raw, told[0], sequence)
-        with _readable("task_unreadable"):
-            _demand(keys, "row", canonical_bytes(["task", *told]), mac, "task_mac")
+        with readable("task_unreadable"):
+            demand(keys, "row", canonical_bytes(["task", *told]), mac, "task_mac")
             grants = granted.get(told[0], _Granted(ceilings={}, sequence=0))
             task = _task(told, grants.ceilings)
-        # A task's row is what its last change left, and in schema 2 a grant changes it.
+        # A task's row is what its last change left, and since schema 2 a grant changes it.
         last = max(sequence, grants.sequence)
         renewed = keys.tag("row", rows.task_authority(task, last), like=mac)
         values = (*rows.task_row(task), bucket_of(task.task_id), last, renewed)
-        _insert(raw, "tasks", f"{rows.TASK_COLUMNS}, bucket, sequence, mac", values)
+        insert(raw, "tasks", f"{rows.TASK_COLUMNS}, bucket, sequence, mac", values)
 
 
 def _demand_own_span(raw: Any, task_id: str, sequence: int) -> None:  # noqa: ANN401 - untyped driver
@@ -178,12 +164,12 @@ def _task(told: list[Any], ceilings: dict[Unit, int | None]) -> Task:
 def _effects(raw: Any, keys: Authenticator) -> None:  # noqa: ANN401 - untyped driver
     sql = f"SELECT {', '.join(_EFFECT_COLUMNS)}, mac FROM {RENAMED}effects ORDER BY effect_id"
     for *told, mac in raw.execute(sql):
-        with _readable("effect_unreadable"):
+        with readable("effect_unreadable"):
             effect = _effect(dict(zip(_EFFECT_COLUMNS, told, strict=True)))
-            _demand(keys, "row", _effect_authority(effect), mac, "effect_mac")
+            demand(keys, "row", _effect_authority(effect), mac, "effect_mac")
         renewed = keys.tag("row", rows.effect_authority(effect), like=mac)
         values = rows.effect_row(effect, span_id=effect.last_span, sequence=effect.sequence, mac=renewed)
-        _insert(raw, "effects", f"{rows.EFFECT_COLUMNS}, bucket", values)
+        insert(raw, "effects", f"{rows.EFFECT_COLUMNS}, bucket", values)
 
 
 def _effect(told: dict[str, Any]) -> Effect:
@@ -203,21 +189,4 @@ def _effect_authority(effect: Effect) -> bytes:
     return canonical_bytes(["effect", *fixed, cost])
 
 
-def _insert(raw: Any, table: str, columns: str, values: rows.Row) -> None:  # noqa: ANN401 - untyped driver
-    marks = ", ".join("?" * len(values))
-    raw.execute(f"INSERT INTO {table}({columns}) VALUES ({marks})", values)
-
-
-def _demand(keys: Authenticator, domain: str, signed: bytes, mac: bytes, reason: str) -> None:
-    if not keys.is_authentic(domain, signed, mac):
-        raise LedgerCorrupt(reason, "A row of the ledger was changed by someone without the keys.")
-
-
-@contextmanager
-def _readable(reason: str) -> Iterator[None]:
-    try:
-        yield
-    except LedgerCorrupt:
-        raise
-    except UNREADABLE:
-        raise LedgerCorrupt(reason, "A row of the ledger cannot be read.") from None
+SCHEMA_ONE: Final = Earlier(number=1, digest=DIGEST, proven_head=proven_head, take_over=take_over)

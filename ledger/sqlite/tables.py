@@ -7,7 +7,15 @@ Next: `ledger.sqlite.triggers`, what happens beside a change, and what never doe
 
 from typing import Final
 
-from ledger.model import AMOUNT_MAX, BINDING_BYTES_MAX, TASK_DEPTH_MAX, TaskState, Tier
+from ledger.invocations import InvocationOutcome
+from ledger.model import (
+    AMOUNT_MAX,
+    BINDING_BYTES_MAX,
+    NAME_LENGTH_MAX,
+    TASK_DEPTH_MAX,
+    TaskState,
+    Tier,
+)
 from ledger.standing import BUCKETS, DIGEST_BYTES, REGISTER_BYTES, Standing
 from ledger.states import LEGAL_MOVES, PENDING, SETTLED, UNUSED, EffectState
 
@@ -147,6 +155,25 @@ CREATE TABLE overruns_accepted(
   FOREIGN KEY (task_id, unit) REFERENCES budgets(task_id, unit)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE invocations(
+  invocation_id TEXT PRIMARY KEY,
+  caller TEXT NOT NULL,
+  task_id TEXT NOT NULL REFERENCES tasks(task_id),
+  actor TEXT NOT NULL,
+  opened_ms INTEGER NOT NULL,
+  deadline_ms INTEGER NOT NULL CHECK (deadline_ms > opened_ms),
+  outcome TEXT CHECK (outcome IN ({names(InvocationOutcome)})),
+  ended_ms INTEGER,
+  bucket INTEGER NOT NULL CHECK (bucket BETWEEN 0 AND {BUCKETS - 1}),
+  sequence INTEGER NOT NULL REFERENCES spans(sequence),
+  mac BLOB NOT NULL,
+  CHECK ((outcome IS NULL) = (ended_ms IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX invocations_bucket ON invocations(bucket, invocation_id, mac) WHERE outcome IS NULL;
+CREATE INDEX invocations_deadline ON invocations(deadline_ms) WHERE outcome IS NULL;
+CREATE INDEX invocations_task ON invocations(task_id) WHERE outcome IS NULL;
+CREATE INDEX invocations_ended ON invocations(ended_ms) WHERE outcome IS NOT NULL;
+
 CREATE TABLE effects(
   effect_id TEXT PRIMARY KEY,
   state TEXT NOT NULL CHECK (state IN ({names(EffectState)})),
@@ -171,6 +198,7 @@ CREATE TABLE effects(
   expires_ms INTEGER NOT NULL,
   window_ends_ms INTEGER NOT NULL,
   replayed INTEGER NOT NULL CHECK (replayed IN (0, 1)),
+  invocation_id TEXT REFERENCES invocations(invocation_id),
   bucket INTEGER NOT NULL CHECK (bucket BETWEEN 0 AND {BUCKETS - 1}),
   last_span TEXT NOT NULL,
   sequence INTEGER NOT NULL REFERENCES spans(sequence),
@@ -181,6 +209,8 @@ CREATE INDEX effects_state ON effects(state, expires_ms);
 CREATE INDEX effects_task ON effects(task_id, state);
 CREATE INDEX effects_window ON effects(window_ends_ms) WHERE state IN ({names(SETTLED)});
 CREATE INDEX effects_pending ON effects(bucket, effect_id, mac) WHERE state IN ({names(PENDING)});
+
+CREATE INDEX effects_invocation ON effects(invocation_id, state) WHERE invocation_id IS NOT NULL;
 
 CREATE TABLE tombstones(
   effect_id TEXT PRIMARY KEY,
@@ -269,6 +299,23 @@ CREATE TABLE evidence(
   at_ms INTEGER NOT NULL,
   charged TEXT NOT NULL CHECK (length(charged) <= {AMOUNTS_TEXT_MAX}),
   PRIMARY KEY (effect_id, sequence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE obligations(
+  effect_id TEXT NOT NULL REFERENCES effects(effect_id),
+  name TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND {NAME_LENGTH_MAX}),
+  deadline_ms INTEGER NOT NULL,
+  sequence INTEGER NOT NULL REFERENCES spans(sequence),
+  PRIMARY KEY (effect_id, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE obligations_done(
+  effect_id TEXT NOT NULL,
+  name TEXT NOT NULL,
+  at_ms INTEGER NOT NULL,
+  sequence INTEGER NOT NULL REFERENCES spans(sequence),
+  PRIMARY KEY (effect_id, name),
+  FOREIGN KEY (effect_id, name) REFERENCES obligations(effect_id, name)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE counters(

@@ -32,24 +32,24 @@ class TaskWriter:
         """Write over `raw`; `standing` is what the head holds of the register before the transaction."""
         self._raw = raw
         self._keys = keys
-        self._register = Register(raw, Standing.TASKS, standing)
+        self.register: Final = Register(raw, Standing.TASKS, standing)
 
     @property
     def standing(self) -> bytes:
         """What the head is to hold of the register, as the changes so far leave it."""
-        return self._register.digest
+        return self.register.digest
 
     def opened(self, change: changes.TaskOpened, sequence: int) -> None:
         """Insert a task with the grants that its ceilings come from."""
         task = change.task
-        self._register.prove(task.task_id)
+        self.register.prove(task.task_id)
         self._raw.execute(
             f"INSERT INTO tasks({rows.TASK_COLUMNS}, bucket, sequence, mac) VALUES ({_MARKS})",
             (*rows.task_row(task), bucket_of(task.task_id), sequence, self._mac(task, sequence)),
         )
         for unit, ceiling in sorted(task.ceilings.items()):
             self._grant(task.task_id, unit, sequence, kind="set", amount=ceiling)
-        self._register.renew(task.task_id)
+        self.register.renew(task.task_id)
 
     def moved(self, change: changes.TaskMoved, sequence: int) -> None:
         """Give a task another state."""
@@ -87,7 +87,7 @@ class TaskWriter:
         if row is None:
             raise Broken("a change names a task that does not exist")
         # Proven before it is changed: an edit of this row, or of one beside it, must not be signed as ours.
-        self._register.prove(task_id)
+        self.register.prove(task_id)
         return rows.task_from(row)
 
     def _renew(self, task: Task, sequence: int) -> None:
@@ -96,7 +96,7 @@ class TaskWriter:
             "UPDATE tasks SET state = ?, ceilings = ?, sequence = ?, mac = ? WHERE task_id = ?",
             (values[8], values[10], sequence, self._mac(task, sequence), task.task_id),
         )
-        self._register.renew(task.task_id)
+        self.register.renew(task.task_id)
 
     def _mac(self, task: Task, sequence: int) -> bytes:
         return self._keys.tag("row", rows.task_authority(task, sequence))

@@ -14,6 +14,7 @@ from ledger.states import LEGAL_MOVES, PENDING, SLOT_RETURNING, UNRESOLVED, UNUS
 SPAN_ROW_BYTES: Final = 256
 EFFECT_ROW_BYTES: Final = 2048
 TOMBSTONE_ROW_BYTES: Final = 768
+INVOCATION_ROW_BYTES: Final = 768
 ROW_BYTES: Final = 256
 """Bytes that a row is counted with beside what varies in it (LED-02): its columns, its indexes and its smaller rows."""
 
@@ -22,7 +23,9 @@ SELECT 1, (SELECT count(*) FROM effects), (SELECT count(*) FROM tombstones),
   (SELECT coalesce(sum(length(request) + length(binding) + {EFFECT_ROW_BYTES}), 0) FROM effects)
   + (SELECT coalesce(sum(length(request) + {TOMBSTONE_ROW_BYTES}), 0) FROM tombstones)
   + (SELECT coalesce(sum(length(body) + {ROW_BYTES}), 0) FROM decisions)
-  + (SELECT coalesce(sum(length(reference) + length(charged) + {ROW_BYTES}), 0) FROM evidence),
+  + (SELECT coalesce(sum(length(reference) + length(charged) + {ROW_BYTES}), 0) FROM evidence)
+  + (SELECT count(*) * {INVOCATION_ROW_BYTES} FROM invocations)
+  + (SELECT count(*) * {ROW_BYTES} FROM obligations) + (SELECT count(*) * {ROW_BYTES} FROM obligations_done),
   (SELECT count(*) FROM spans), (SELECT coalesce(sum(length(body) + {SPAN_ROW_BYTES}), 0) FROM spans)
 """
 """The row of `holdings` as the other rows make it: what the triggers below keep."""
@@ -34,7 +37,7 @@ _MOVES: Final = " OR ".join(
 )
 _SETTLED_STATES: Final = frozenset({EffectState.SUCCEEDED, EffectState.FAILED, EffectState.NO_EFFECT})
 
-_REPLAYING: Final = (
+REPLAYING: Final = (
     "SELECT 1 FROM spans WHERE sequence = (SELECT max(sequence) FROM spans) "
     f"AND name = '{TransitionName.EFFECT_REPLAYED}'"
 )
@@ -98,18 +101,18 @@ END;
 
 CREATE TRIGGER effects_begin BEFORE INSERT ON effects BEGIN
   SELECT RAISE(ABORT, 'guard:effect_begins_prepared') WHERE NEW.state IS NOT 'prepared'
-    AND NOT (NEW.replayed = 1 AND NEW.state = 'unknown' AND EXISTS ({_REPLAYING}));
+    AND NOT (NEW.replayed = 1 AND NEW.state = 'unknown' AND EXISTS ({REPLAYING}));
   SELECT RAISE(ABORT, 'guard:state_without_span') WHERE NOT EXISTS (
     SELECT 1 FROM spans WHERE sequence = NEW.sequence AND effect_id = NEW.effect_id AND state_to = NEW.state
       AND span_id = NEW.last_span);
   SELECT RAISE(ABORT, 'guard:task_not_open') WHERE NOT EXISTS (SELECT 1 FROM task_path WHERE task_id = NEW.task_id)
     OR EXISTS (SELECT 1 FROM task_path AS p JOIN tasks AS t ON t.task_id = p.ancestor_id
       WHERE p.task_id = NEW.task_id AND t.state <> 'open')
-    AND NOT EXISTS ({_REPLAYING});
+    AND NOT EXISTS ({REPLAYING});
   SELECT RAISE(ABORT, 'guard:collected') WHERE EXISTS (
     SELECT 1 FROM tombstones WHERE effect_id = NEW.effect_id
       OR (caller = NEW.caller AND task_id = NEW.task_id AND request_key = NEW.request_key));
-  SELECT RAISE(ABORT, 'guard:replayed_without_restore') WHERE NEW.replayed = 1 AND NOT EXISTS ({_REPLAYING});
+  SELECT RAISE(ABORT, 'guard:replayed_without_restore') WHERE NEW.replayed = 1 AND NOT EXISTS ({REPLAYING});
 END;
 
 CREATE TRIGGER effects_held AFTER INSERT ON effects BEGIN
@@ -190,7 +193,7 @@ CREATE TRIGGER effects_move BEFORE UPDATE OF state, last_span, sequence ON effec
   SELECT RAISE(ABORT, 'guard:admitted_without_reservation') WHERE NEW.state = 'admitted'
     AND NOT EXISTS (SELECT 1 FROM reservations WHERE effect_id = NEW.effect_id);
   SELECT RAISE(ABORT, 'guard:unknown_before_admission') WHERE NEW.state = 'unknown' AND OLD.state <> 'admitted'
-    AND (NOT EXISTS ({_REPLAYING})
+    AND (NOT EXISTS ({REPLAYING})
       OR NOT EXISTS (SELECT 1 FROM permit_uses WHERE effect_id = NEW.effect_id AND sequence = NEW.sequence)
       OR NOT EXISTS (SELECT 1 FROM reservations WHERE effect_id = NEW.effect_id));
   SELECT RAISE(ABORT, 'guard:task_not_open') WHERE NEW.state IN ('permitted', 'admitted') AND EXISTS (
@@ -203,7 +206,7 @@ END;
 
 CREATE TRIGGER effects_fixed BEFORE UPDATE OF effect_id, caller, task_id, root_id, subject, actor, operation,
   action_class, resource_type, resource_id, request_key, request, binding, binding_digest, content_key, resource_key,
-  cost, protected, prepared_ms, expires_ms, window_ends_ms, replayed, bucket, mac ON effects
+  cost, protected, prepared_ms, expires_ms, window_ends_ms, replayed, invocation_id, bucket, mac ON effects
   BEGIN SELECT RAISE(ABORT, 'guard:effect_identity'); END;
 
 CREATE TRIGGER effects_repetition_begin AFTER INSERT ON effects BEGIN
@@ -243,12 +246,12 @@ CREATE TRIGGER reservations_apply AFTER INSERT ON reservations BEGIN
   SELECT RAISE(ABORT, 'guard:reservation_off_path') WHERE NOT EXISTS (
     SELECT 1 FROM effects AS e JOIN task_path AS p ON p.task_id = e.task_id
       WHERE e.effect_id = NEW.effect_id AND p.ancestor_id = NEW.task_id);
-  SELECT RAISE(ABORT, 'guard:overrun_blocks') WHERE NOT EXISTS ({_REPLAYING}) AND EXISTS (
+  SELECT RAISE(ABORT, 'guard:overrun_blocks') WHERE NOT EXISTS ({REPLAYING}) AND EXISTS (
     SELECT 1 FROM budgets WHERE task_id = NEW.task_id AND unit = NEW.unit AND overrun > 0);
   UPDATE budgets SET reserved = reserved + NEW.amount,
     above = coalesce(max(0, reserved + NEW.amount + settled - ceiling), 0)
     WHERE task_id = NEW.task_id AND unit = NEW.unit;
-  SELECT RAISE(ABORT, 'guard:no_overspend') WHERE NOT EXISTS ({_REPLAYING}) AND EXISTS (
+  SELECT RAISE(ABORT, 'guard:no_overspend') WHERE NOT EXISTS ({REPLAYING}) AND EXISTS (
     SELECT 1 FROM budgets WHERE task_id = NEW.task_id AND unit = NEW.unit AND above > 0);
 END;
 

@@ -2,13 +2,14 @@
 
 Rules: LED-04 (what cannot be trusted is not taken over), LED-06, AUD-01 (the upgrade has its own span, proven to be
 there), LED-01. In order, under the writers' lock, where the others wait:
-  1. BEGIN IMMEDIATE; whoever waited finds the new schema and goes on   2. the schema's digest and the head's MAC, as
-  the old schema had them   3. room on the disk; a copy beside the ledger, without its name yet   4. the tables that
-  changed, anew, each signed row proven before it is signed again   5. the span, the head, the schema's number
-  6. the full check of what is about to be committed   7. the copy's name; COMMIT with a full sync.
+  1. BEGIN IMMEDIATE; whoever waited finds the new schema and goes on   2. the schema's digest, the head's MAC and its
+  registers, as the old schema had them   3. room on the disk; a copy beside the ledger, without its name yet   4. the
+  tables that changed, anew, each signed row proven before it is signed again   5. the span, the head, the schema's
+  number   6. the full check of what is about to be committed   7. the copy's name; COMMIT with a full sync.
 An error up to 6 leaves the ledger as it was, and no copy. A kill at any instant leaves one schema or the other, whole.
 It does not judge the clock: where that is not to be believed, the span stands at the last entry's instant.
-Next: `ledger.sqlite.schema_one`, what the old schema was; `ledger.sqlite.store` opens what this made.
+Next: `ledger.sqlite.schema_one` and `ledger.sqlite.schema_two`, what the old schemas were; `ledger.sqlite.store` opens
+what this made.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from ledger.changes import Step
 from ledger.errors import Broken, LedgerCorrupt, LedgerUnavailable
 from ledger.model import AttributeValue, InstantMs, LedgerId, Transition, TransitionName
 from ledger.port import Authenticator, SpanRecorder
-from ledger.sqlite import head, rows, schema_one
+from ledger.sqlite import head, rows
 from ledger.sqlite.ballast import FREE_BYTES_MIN, Ballast
 from ledger.sqlite.check import check_within
 from ledger.sqlite.check_ground import Proofs
@@ -34,19 +35,21 @@ from ledger.sqlite.connection import (
     schema_rows,
 )
 from ledger.sqlite.copying import copy_here, sync_folder
+from ledger.sqlite.earlier import RENAMED, Earlier, EarlierHead
 from ledger.sqlite.lock import WriterLock
 from ledger.sqlite.migrations import upgraded
 from ledger.sqlite.register import recomputed
 from ledger.sqlite.schema import OLDER_SCHEMAS, SCHEMA_VERSION, schema_digest, schema_objects
-from ledger.sqlite.schema_one import RENAMED, FirstHead, proven_head, take_over
+from ledger.sqlite.schema_one import SCHEMA_ONE
+from ledger.sqlite.schema_two import SCHEMA_TWO
 from ledger.sqlite.store import LOCK_SUFFIX, journal_mode
 from ledger.sqlite.triggers import HOLDINGS_RECOUNTED
 from ledger.sqlite.writes import StepWriter
 from ledger.standing import Standing, register_digest
-from ledger.timekeeping import NO_UPTIME, LastEntry, Uptime, believed
+from ledger.timekeeping import LastEntry, Uptime, believed
 
-FROM: Final = 1
-"""The one earlier schema that was released."""
+_EARLIER: Final[Mapping[int, Earlier]] = {earlier.number: earlier for earlier in (SCHEMA_ONE, SCHEMA_TWO)}
+"""The earlier schemas that were released, by number."""
 
 _COPIES: Final = 3
 """How often the ledger's bytes are needed at most: the copy, the log of the changed tables, and those tables anew."""
@@ -64,6 +67,7 @@ class Means:
         clock, uptime: the two clocks, read once under the lock.
         observer: told each numbered step.
         attributes: what the span says beside the two schemas.
+        own: the one ledger that the keys belong to; None where they do not say yet.
     """
 
     proofs: Proofs
@@ -72,6 +76,7 @@ class Means:
     uptime: Callable[[], Uptime]
     observer: Callable[[str], None]
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    own: LedgerId | None = None
 
 
 def upgrade_ledger(path: Path, means: Means, then: Callable[[LedgerId], None]) -> None:
@@ -86,6 +91,7 @@ def upgrade_ledger(path: Path, means: Means, then: Callable[[LedgerId], None]) -
         LedgerCorrupt: it is of no schema that this release knows, or holds what its release did not write.
         SpanNotRecorded: the span of the upgrade cannot be made.
     """
+    number = 0
     file_identity(path)  # a mistyped path makes nothing, not even a lock beside it
     with WriterLock(path.with_name(path.name + LOCK_SUFFIX)).held():
         means.observer("upgrade_locked")
@@ -97,12 +103,13 @@ def upgrade_ledger(path: Path, means: Means, then: Callable[[LedgerId], None]) -
             raw.execute("PRAGMA foreign_keys = OFF")
             raw.execute("PRAGMA legacy_alter_table = ON")
             raw.execute("BEGIN IMMEDIATE")  # 1
-            if raw.execute("PRAGMA user_version").fetchone()[0] == FROM:
-                then(_Upgrade(raw, path, means).run())
+            number = raw.execute("PRAGMA user_version").fetchone()[0]
+            if number in _EARLIER:
+                then(_Upgrade(raw, path, means, _EARLIER[number]).run())
             elif (before := _upgraded_before(raw, means.proofs.keys)) is not None:
                 then(before)
         except IntegrityError:
-            raise _not_upgraded("rows_impossible") from None
+            raise _not_upgraded(number, "rows_impossible") from None
         except DatabaseError as fault:
             raise as_fault(fault) from None
         finally:
@@ -123,9 +130,9 @@ def _upgraded_before(raw: Any, keys: Authenticator) -> LedgerId | None:  # noqa:
     return LedgerId(row[0])
 
 
-def _not_upgraded(what: str) -> LedgerCorrupt:
+def _not_upgraded(number: int, what: str) -> LedgerCorrupt:
     message = (
-        f"The ledger stays at schema {FROM}, because it holds what its release did not write ({what}); "
+        f"The ledger stays at schema {number}, because it holds what its release did not write ({what}); "
         "run `issuer ledger check` of that release."
     )
     return LedgerCorrupt(what, message)
@@ -134,11 +141,12 @@ def _not_upgraded(what: str) -> LedgerCorrupt:
 class _Upgrade:
     """One upgrade inside its transaction; whoever made it closes the connection, and with it what is unfinished."""
 
-    def __init__(self, raw: Any, path: Path, means: Means) -> None:  # noqa: ANN401 - untyped driver
+    def __init__(self, raw: Any, path: Path, means: Means, earlier: Earlier) -> None:  # noqa: ANN401 - untyped driver
         self._raw = raw
         self._path = path
         self._means = means
-        self._copy = path.with_name(f"{path.name}.schema{FROM}")
+        self._earlier = earlier
+        self._copy = path.with_name(f"{path.name}.schema{earlier.number}")
         self._draft = path.with_name(f"{self._copy.name}.new")
 
     def run(self) -> LedgerId:
@@ -149,7 +157,7 @@ class _Upgrade:
             self._clear()
             copy_here(self._path, self._draft, schemas=OLDER_SCHEMAS)
             self._means.observer("upgrade_copied")
-            upgraded(self._raw, lambda: self._rebuild(before))
+            upgraded(self._raw, self._earlier.number, lambda: self._rebuild(before))
             self._means.observer("upgrade_checked")
             self._draft.replace(self._copy)  # 7
             sync_folder(self._path.parent)
@@ -168,13 +176,15 @@ class _Upgrade:
         for suffix in ("", "-journal", "-wal", "-shm"):
             self._draft.with_name(self._draft.name + suffix).unlink(missing_ok=True)
 
-    def _proven(self) -> FirstHead:
-        if schema_digest(schema_rows(self._raw)) != schema_one.DIGEST:
-            raise _not_upgraded("schema")
+    def _proven(self) -> EarlierHead:
+        if schema_digest(schema_rows(self._raw)) != self._earlier.digest:
+            raise _not_upgraded(self._earlier.number, "schema")
         row = self._raw.execute("SELECT ledger_id FROM ledger WHERE one = 1").fetchone()
         if row is None:
             raise LedgerCorrupt("unfinished", "The ledger was never finished being made; make a new one.")
-        return proven_head(self._raw, LedgerId(row[0]), self._means.proofs.keys)
+        if self._means.own not in {None, row[0]}:
+            raise LedgerCorrupt("foreign_ledger", "The file is of another ledger than these keys are.")
+        return self._earlier.proven_head(self._raw, LedgerId(row[0]), self._means.proofs.keys)
 
     def _refuse_short(self) -> None:
         pages = self._raw.execute("PRAGMA page_count").fetchone()[0]
@@ -187,21 +197,23 @@ class _Upgrade:
             )
             raise LedgerUnavailable("disk_full", message)
 
-    def _rebuild(self, before: FirstHead) -> None:
+    def _rebuild(self, before: EarlierHead) -> None:
         keys = self._means.proofs.keys
         changed = self._make_room()
         for kind, name, statement in schema_objects():
             if kind != "trigger" and not self._stands(name):
                 self._raw.execute(statement)
         try:
-            taken = take_over(self._raw, keys)  # 4
+            taken = self._earlier.take_over(self._raw, keys)  # 4
         except LedgerCorrupt as fault:
-            raise _not_upgraded(fault.reason) from None
+            raise _not_upgraded(self._earlier.number, fault.reason) from None
         for name in sorted(changed - taken - {"head"}):
             columns = ", ".join(self._columns(RENAMED + name))
             self._raw.execute(f"INSERT INTO {name}({columns}) SELECT {columns} FROM {RENAMED}{name}")
         for name in sorted(changed):
             self._raw.execute(f"DROP TABLE {RENAMED}{name}")
+        for name in ("head", "standing", "holdings"):
+            self._raw.execute(f"DELETE FROM {name}")  # said anew: what they say is about all other rows
         self._raw.execute(
             f"INSERT INTO holdings(one, effects, tombstones, record_bytes, spans, span_bytes) {HOLDINGS_RECOUNTED}"
         )
@@ -213,7 +225,7 @@ class _Upgrade:
         self._raw.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         found = check_within(self._raw, self._means.proofs)  # 6
         if found:
-            raise _not_upgraded(found[0].what)
+            raise _not_upgraded(self._earlier.number, found[0].what)
 
     def _make_room(self) -> frozenset[str]:
         """Take every guard and index away, and give the tables that changed another name; return their names."""
@@ -225,7 +237,7 @@ class _Upgrade:
             elif wanted.get(name) != sql:
                 changed.add(name)
         if not changed <= wanted.keys():
-            raise Broken("a table of schema 1 has no place in this schema")
+            raise Broken("a table of an earlier schema has no place in this one")
         for name in changed:
             self._raw.execute(f"ALTER TABLE {name} RENAME TO {RENAMED}{name}")
         return frozenset(changed)
@@ -236,7 +248,7 @@ class _Upgrade:
     def _columns(self, table: str) -> list[str]:
         return [row[1] for row in self._raw.execute(f"PRAGMA table_info({table})")]
 
-    def _entered(self, before: FirstHead) -> None:
+    def _entered(self, before: EarlierHead) -> None:
         """Write the span and the first head of the new schema, with the registers that it holds."""
         digests: dict[Standing, bytes] = {}
         for kind in Standing:
@@ -263,19 +275,19 @@ class _Upgrade:
         self._raw.execute(f"INSERT INTO head({rows.HEAD_COLUMNS}, mac) VALUES ({marks})", values)
         writer.prove(span)
 
-    def _time(self, before: FirstHead) -> tuple[InstantMs, Uptime]:
-        last = LastEntry(clock_ms=before.clock_ms, uptime=NO_UPTIME)
+    def _time(self, before: EarlierHead) -> tuple[InstantMs, Uptime]:
+        last = LastEntry(clock_ms=before.clock_ms, uptime=before.uptime)
         now, uptime = self._means.clock(), self._means.uptime()
         try:
             return believed(now, uptime, last), uptime
         except LedgerUnavailable:
             # An operator decides about the clock (PER-03), with a command that needs the upgraded ledger.
-            return before.clock_ms, NO_UPTIME
+            return before.clock_ms, before.uptime
 
     def _transition(self, ledger_id: LedgerId) -> Transition:
         attributes: dict[str, AttributeValue] = {
             **self._means.attributes,
-            "permit.schema.from": FROM,
+            "permit.schema.from": self._earlier.number,
             "permit.schema.to": SCHEMA_VERSION,
             "permit.sqlite": library_version(),
         }

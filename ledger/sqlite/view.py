@@ -6,7 +6,7 @@ that an admission needs is answered by a key, so its work does not grow with the
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from ledger.errors import LedgerCorrupt
 from ledger.model import (
@@ -19,7 +19,6 @@ from ledger.model import (
     Evidence,
     Holdings,
     InstantMs,
-    LedgerId,
     PathNode,
     Permit,
     PermitId,
@@ -33,8 +32,8 @@ from ledger.model import (
     TransitionName,
     Unit,
 )
-from ledger.port import Authenticator
 from ledger.sqlite import rows
+from ledger.sqlite.invocation_view import InvocationReading
 from ledger.sqlite.register import Register
 from ledger.sqlite.tables import names
 from ledger.standing import Standing
@@ -45,7 +44,9 @@ _UNUSED_BEYOND: Final = (
 )
 _SETTLED_PAST: Final = (
     "SELECT effect_id FROM effects INDEXED BY effects_window "
-    f"WHERE state IN ({names(SETTLED)}) AND window_ends_ms <= ? ORDER BY window_ends_ms LIMIT ?"
+    f"WHERE state IN ({names(SETTLED)}) AND window_ends_ms <= ? AND NOT EXISTS ("
+    "SELECT 1 FROM invocations AS i WHERE i.invocation_id = effects.invocation_id AND i.outcome IS NULL) "
+    "ORDER BY window_ends_ms LIMIT ?"
 )
 _TOMBSTONES_BEYOND: Final = (
     "SELECT effect_id FROM tombstones INDEXED BY tombstones_unpermitted "
@@ -54,23 +55,8 @@ _TOMBSTONES_BEYOND: Final = (
 _NO_REPETITION: Final = Repetition(pending=0, unresolved=0, succeeded=0)
 
 
-class SqliteView:
+class SqliteView(InvocationReading):
     """What a decision may read. Rows that give authority are checked against their MAC as they are read (LED-06)."""
-
-    def __init__(self, raw: Any, *, ledger_id: LedgerId, keys: Authenticator) -> None:  # noqa: ANN401 - untyped driver
-        """Read over `raw`, whose transaction belongs to the caller."""
-        self._raw = raw
-        self._ledger_id = ledger_id
-        self._keys = keys
-        self._register: Register | None = None
-
-    def _one(self, sql: str, *values: object) -> rows.Row | None:
-        row: rows.Row | None = self._raw.execute(sql, values).fetchone()
-        return row
-
-    def _all(self, sql: str, *values: object) -> list[rows.Row]:
-        found: list[rows.Row] = self._raw.execute(sql, values).fetchall()
-        return found
 
     def head(self) -> Position:
         """Return the position of the last span."""
@@ -97,14 +83,6 @@ class SqliteView:
         # An earlier row of a task is authentic as well; the head says which is the latest.
         self._standing().prove(task.task_id)
         return task
-
-    def _standing(self) -> Register:
-        if self._register is None:
-            row = self._one("SELECT standing FROM head WHERE lane = 0")
-            if row is None:
-                raise LedgerCorrupt("no_head", "The ledger has no head row.")
-            self._register = Register(self._raw, Standing.TASKS, row[0])
-        return self._register
 
     def task_named(self, name: str) -> Task | None:
         """Return the task of that name; what cannot be a name, such as half a character, names none."""

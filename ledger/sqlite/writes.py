@@ -24,6 +24,7 @@ from ledger.model import (
 from ledger.port import Authenticator, SpanRecorder
 from ledger.sqlite import rows
 from ledger.sqlite.connection import DatabaseError, IntegrityError, OperationalError
+from ledger.sqlite.invocation_writes import InvocationWriter
 from ledger.sqlite.register import Register
 from ledger.sqlite.task_writes import TaskWriter
 from ledger.standing import Standing
@@ -34,6 +35,8 @@ _EFFECT_MARKS: Final = ", ".join("?" * (len(rows.EFFECT_COLUMNS.split(",")) + 1)
 _TOMBSTONE_MARKS: Final = ", ".join("?" * (len(rows.TOMBSTONE_COLUMNS.split(",")) + 2))
 _COLLECTED_TABLES: Final = (
     *(
+        "obligations_done",
+        "obligations",
         "counter_takes",
         "settlements",
         "reservations",
@@ -65,6 +68,7 @@ class StepWriter:
         self._keys = keys
         self._at_ms = at_ms
         self._tasks = TaskWriter(raw, keys=keys, standing=head.standing)
+        self._invocations = InvocationWriter(raw, keys=keys, register=self._tasks.register)
         self._pending = Register(raw, Standing.EFFECTS, head.pending)
         self._span: SpanRow | None = None
 
@@ -198,6 +202,16 @@ class StepWriter:
                 self._collected(change)
             case changes.TombstonesForgotten():
                 self._forgotten(change)
+            case changes.InvocationOpened():
+                self._invocations.opened(change, sequence)
+            case changes.InvocationEnded():
+                self._invocations.ended(change, sequence, self._at_ms)
+            case changes.InvocationsCollected():
+                self._invocations.collected(change)
+            case changes.ObligationOpened():
+                self._invocations.obliged(change, sequence)
+            case changes.ObligationDone():
+                self._invocations.done(change, sequence, self._at_ms)
             case changes.SinkRegistered():
                 self._sink(change)
             case _:

@@ -465,7 +465,7 @@ def test_insert_or_replace_overwrites_nothing_on_the_connection_of_the_store(
         "INSERT INTO claims VALUES ('eff_none', '', '', zeroblob(32), 0, 1, x'00')",
         "INSERT INTO grants VALUES ('tsk_none', 'EUR.cent', 1, 'set', 1, x'00')",
         "INSERT INTO overruns_accepted VALUES ('tsk_none', 'EUR.cent', 1, 1)",
-        "INSERT INTO evidence VALUES ('eff_none', 1, 'c', 's', 'p', 'r', 0, 0)",
+        "INSERT INTO evidence VALUES ('eff_none', 1, 'c', 's', 'p', 'r', 0, 0, '{}')",
         "INSERT INTO decisions VALUES (1, 'eff_none', 0, x'')",
         "INSERT INTO counter_takes VALUES ('eff_none', 'c', 0)",
     ],

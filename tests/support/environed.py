@@ -38,6 +38,7 @@ def fixed_binding(profile: str) -> dict[str, object]:
             actor="agent-7",
             caller="u-ana",
             revision=house.profile.digest,
+            invocation_id=None,
         )
         expires = parse_instant(EXPIRY, "expires")
         body = binding_body(pinned, names, cost={"USD.cent": 123_456}, expires_ms=expires)

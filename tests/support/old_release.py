@@ -1,11 +1,13 @@
 """Issuers as an earlier release left them: keys, a ledger of an old schema with a busy history, and its audit file.
 
-`tests/fixtures/schema_1` was dumped from a ledger that the landed code of schema 1 made, with a clock of its own and
-the two keys below. Between the first and the second of them lies a rotation. The place of the audit file is signed, so
+`tests/fixtures/schema_1` and `schema_2` were dumped from ledgers that the landed code of that schema made, with a clock
+of its own and the two keys below. Between the first and the second of them lies a rotation; that of schema 2 was
+collected from and restored before. The place of the audit file is signed, so
 it is signed again for the folder of a test.
 """
 
 import base64
+import hmac
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,20 +16,23 @@ from typing import Any, Final
 
 from audit import JsonlSink, create
 from issuer.places import Places
-from issuer.sealing import KeyRing, open_key_ring
+from issuer.sealing import KeyRing, Purpose, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
 from ledger.model import InstantMs, LedgerId, SpanRow
 from ledger.sqlite import rows
 from tests.support.issuers import Made
 from tests.support.ledgers import attacker
 
-FIXTURE: Final = Path(__file__).parents[1] / "fixtures" / "schema_1"
-KEYS: Final = {7: ("open_only", b"\x01" * 32), 9: ("active", b"\x02" * 32)}
-LAST_ENTRY: Final = InstantMs(1_796_083_921_000)
-"""When the old release made its last entry."""
+FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
+NUMBERS: Final = (1, 2)
+"""The earlier schemas that a release made."""
 
-NOW: Final = InstantMs(LAST_ENTRY + 5_000)
-"""Soon after: permits of the old release are still in time."""
+KEYS: Final = {7: ("open_only", b"\x01" * 32), 9: ("active", b"\x02" * 32)}
+LAST_ENTRIES: Final = {1: InstantMs(1_796_083_921_000), 2: InstantMs(1_796_086_564_000)}
+"""When each old release made its last entry."""
+
+SOON_MS: Final = 5_000
+"""Permits of the old release are still in time then."""
 
 STATES: Final = frozenset(
     {
@@ -42,7 +47,19 @@ _GUARDS: Final = "CREATE TRIGGER "
 
 @dataclass(frozen=True, kw_only=True)
 class OldIssuer(Made):
-    """An issuer of an earlier release, closed."""
+    """An issuer of an earlier release, closed; `number` is its schema."""
+
+    number: int
+
+    @property
+    def last_entry(self) -> InstantMs:
+        """When the old release made its last entry."""
+        return LAST_ENTRIES[self.number]
+
+    @property
+    def now(self) -> InstantMs:
+        """Soon after that."""
+        return InstantMs(self.last_entry + SOON_MS)
 
     @property
     def places(self) -> Places:
@@ -57,29 +74,48 @@ class OldIssuer(Made):
     @property
     def kept(self) -> Path:
         """Where an upgrade keeps a copy."""
-        return self.ledger.with_name("ledger.sqlite.schema1")
+        return self.ledger.with_name(f"ledger.sqlite.schema{self.number}")
+
+    @property
+    def fixture(self) -> Path:
+        """Where its ledger and its profile come from."""
+        return FIXTURES / f"schema_{self.number}"
 
 
-def old_issuer(folder: Path, *edits: str) -> OldIssuer:
-    """Make the issuer of schema 1 in `folder`; each of `edits` is an attack that changed something, guards away."""
-    made = OldIssuer(folder=folder, sink=folder / "state" / "spans.jsonl")
+def old_issuer(folder: Path, *edits: str, number: int = 1) -> OldIssuer:
+    """Make the issuer of an earlier schema in `folder`; each of `edits` is an attack that changed it, guards away."""
+    made = OldIssuer(folder=folder, sink=folder / "state" / "spans.jsonl", number=number)
     for part in ("", "policies", "keys", "ledger", "protected", "credentials"):
         (folder / part).mkdir(mode=0o700)
-    profile = (FIXTURE / "profile.toml").read_text(encoding="utf-8")
+    profile = (made.fixture / "profile.toml").read_text(encoding="utf-8")
     made.profile.write_text(profile.replace("@UID@", str(os.getuid())), encoding="utf-8")
-    policies = (FIXTURE / "policies.cedar").read_text(encoding="utf-8")
+    policies = (made.fixture / "policies.cedar").read_text(encoding="utf-8")
     (folder / "policies" / "policies.cedar").write_text(policies, encoding="utf-8")
     for key_id, (state, root) in KEYS.items():
         key = folder / "keys" / f"{key_id:08x}.key"
         key.touch(mode=0o600)
         key.write_text(f"v1 {key_id:08x} {state} {base64.b64encode(root).decode()}\n", encoding="ascii")
     _make_ledger(made, edits)
+    if number > 1:
+        _bind_keys(made)
     return made
+
+
+def _bind_keys(made: OldIssuer) -> None:
+    """Let the keys belong to the ledger as the release of schema 2 wrote it."""
+    raw = attacker(made.ledger)
+    row = raw.execute("SELECT ledger_id FROM ledger").fetchone()
+    raw.close()
+    ledger_id = "led_" + "0" * 32 if row is None else row[0]
+    mac = hmac.digest(made.ring.subkey(Purpose.MARKS, 7), b"keys\x00" + ledger_id.encode(), "sha256")
+    binding = made.places.keys / "ledger"
+    binding.touch(mode=0o600)
+    binding.write_text(f"v1 {ledger_id} {7:08x} {mac.hex()}\n", encoding="ascii")
 
 
 def _make_ledger(made: OldIssuer, edits: Sequence[str]) -> None:
     made.ledger.touch(mode=0o600)
-    tables, guards, triggers = (FIXTURE / "ledger.sql").read_text(encoding="utf-8").partition(_GUARDS)
+    tables, guards, triggers = (made.fixture / "ledger.sql").read_text(encoding="utf-8").partition(_GUARDS)
     raw = attacker(made.ledger)
     try:
         raw.execute("PRAGMA journal_mode = wal")
@@ -126,9 +162,9 @@ class OldSpans:
         return self._rows[sequence - 1] if 0 < sequence <= len(self._rows) else None
 
     def epoch_after(self, epoch: int) -> SpanRow | None:
-        """See `SpanSource`; the old release had one epoch."""
-        del epoch
-        return None
+        """See `SpanSource`."""
+        later = (row for row in self._rows if row.position.epoch > epoch)
+        return next(later, None)
 
 
 def content(path: Path) -> dict[str, list[tuple[object, ...]]]:

@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ledger.sqlite.triggers import EFFECT_ROW_BYTES, ROW_BYTES, SPAN_ROW_BYTES, TOMBSTONE_ROW_BYTES
+from ledger.sqlite.triggers import (
+    EFFECT_ROW_BYTES,
+    INVOCATION_ROW_BYTES,
+    ROW_BYTES,
+    SPAN_ROW_BYTES,
+    TOMBSTONE_ROW_BYTES,
+)
 from ledger.states import PENDING, SLOT_RETURNING, UNRESOLVED, UNUSED
 from tests.support.ledgers import attacker
 
@@ -22,8 +28,10 @@ HOLDINGS: Final = f"""
 SELECT (SELECT count(*) FROM effects), (SELECT count(*) FROM tombstones),
   (SELECT coalesce(sum(length(request) + length(binding) + {EFFECT_ROW_BYTES}), 0) FROM effects)
     + (SELECT coalesce(sum(length(body) + {ROW_BYTES}), 0) FROM decisions)
-    + (SELECT coalesce(sum(length(reference) + {ROW_BYTES}), 0) FROM evidence)
-    + (SELECT coalesce(sum(length(request) + {TOMBSTONE_ROW_BYTES}), 0) FROM tombstones),
+    + (SELECT coalesce(sum(length(reference) + length(charged) + {ROW_BYTES}), 0) FROM evidence)
+    + (SELECT coalesce(sum(length(request) + {TOMBSTONE_ROW_BYTES}), 0) FROM tombstones)
+    + (SELECT count(*) * {INVOCATION_ROW_BYTES} FROM invocations)
+    + (SELECT count(*) * {ROW_BYTES} FROM obligations) + (SELECT count(*) * {ROW_BYTES} FROM obligations_done),
   (SELECT count(*) FROM spans), (SELECT coalesce(sum(length(body) + {SPAN_ROW_BYTES}), 0) FROM spans)
 """
 

@@ -12,7 +12,7 @@ from ledger.sqlite import SqliteLedger
 from ledger.sqlite.schema import SCHEMA_VERSION
 from ledger.timekeeping import NO_UPTIME
 from tests.support.committing import Job
-from tests.support.old_release import NOW, OldIssuer, content, old_issuer
+from tests.support.old_release import OldIssuer, content, old_issuer
 from tests.support.recorders import plain_recorder
 
 Content = dict[str, list[tuple[object, ...]]]
@@ -64,7 +64,7 @@ class Scene:
 
 def opened(made: OldIssuer, **options: Any) -> Issuer:
     """Open the issuer soon after the old release did its last."""
-    return made.open(**{"clock": lambda: NOW, **options})
+    return made.open(**{"clock": lambda: made.now, **options})
 
 
 def upgraded(made: OldIssuer, **changed: Any) -> None:
@@ -72,7 +72,7 @@ def upgraded(made: OldIssuer, **changed: Any) -> None:
     means: dict[str, Any] = {
         "mode": "ordinary",
         "recorder": span_recorder,
-        "clock": lambda: NOW,
+        "clock": lambda: made.now,
         "uptime": lambda: NO_UPTIME,
         "observe": lambda _step: None,
     }
@@ -83,7 +83,7 @@ def upgraded_ledger(made: OldIssuer) -> SqliteLedger:
     """Upgrade an issuer, and open its ledger alone."""
     upgraded(made)
     keys = RingAuthenticator(made.ring)
-    return SqliteLedger(made.ledger, recorder=plain_recorder, keys=keys, clock=lambda: NOW)
+    return SqliteLedger(made.ledger, recorder=plain_recorder, keys=keys, clock=lambda: made.now)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -92,9 +92,9 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in found}
 
 
-def scene(folder: Path) -> Scene:
-    """Make one in `folder`."""
-    made = old_issuer(folder)
+def scene(folder: Path, *, number: int = 1) -> Scene:
+    """Make one in `folder`, of the schema `number`."""
+    made = old_issuer(folder, number=number)
     clock = folder / "clock"
-    clock.write_text(str(NOW))
+    clock.write_text(str(made.now))
     return Scene(made=made, before=content(made.ledger), clock=clock)

@@ -16,6 +16,7 @@ def run_request(
     subject: str | None,
     payload: bytes | None,
     request_key: str | None,
+    invocation: str | None,
     wait: str | None,
     hold: bool,
 ) -> Answer:
@@ -26,7 +27,7 @@ def run_request(
             issuer=issuer.name, code="unsupported", mode=issuer.mode, say=say, more={"field": "wait"}
         )
     if EFFECT_ID_PATTERN.match(what):
-        given = [task, actor, subject, payload, request_key]
+        given = [task, actor, subject, payload, request_key, invocation]
         if hold or any(option is not None for option in given):
             raise click.UsageError("A held effect is taken further as it was prepared: give no other option.")
         return issuer.request_held(what)
@@ -39,5 +40,6 @@ def run_request(
         actor=actor,
         subject=subject,
         request_key=request_key,
+        invocation=invocation,
         hold=hold,
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from issuer.surfaces.cli.invocations import invocation_group, obligation_group
 from issuer.surfaces.cli.options import (
     Settings,
     common,
@@ -83,6 +84,7 @@ def doctor(settings: Settings, as_whom: str | None) -> None:
 @click.option("--subject", help="For whom. [default: the task's subject]")
 @click.option("--payload", metavar="FILE|-", help="The payload as JSON; - reads standard input.")
 @click.option("--request-key", help="The same key and content find the same effect.")
+@click.option("--invocation", help="The open invocation that it is part of. [default: one of its own]")
 @click.option("--wait", help="How long to wait for an approval.")
 @click.option("--hold", is_flag=True, help="Prepare and show only; request EFFECT takes it further.")
 @common
@@ -94,6 +96,7 @@ def request(
     subject: str | None,
     payload: str | None,
     request_key: str | None,
+    invocation: str | None,
     wait: str | None,
     hold: bool,
 ) -> None:
@@ -110,6 +113,7 @@ def request(
             subject=subject,
             payload=None if payload is None else payload_bytes(payload),
             request_key=request_key,
+            invocation=invocation,
             wait=wait,
             hold=hold,
         ),
@@ -292,6 +296,8 @@ def clock_accept(settings: Settings) -> None:
 group.add_command(reconcile)
 group.add_command(acknowledge)
 group.add_command(task_group)
+group.add_command(invocation_group)
+group.add_command(obligation_group)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:

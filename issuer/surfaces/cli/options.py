@@ -136,8 +136,8 @@ def count_pairs(texts: Sequence[str], option: str) -> dict[str, int | str] | Non
     return counts or None
 
 
-def expiry_ms(text: str | None) -> "InstantMs":
-    """Return the instant that `--expires` names: a time with an offset, or a duration from now."""
+def expiry_ms(text: str | None, option: str = "--expires") -> "InstantMs":
+    """Return the instant that `option` names: a time with an offset, or a duration from now."""
     from issuer.clock import now_ms, parse_instant
     from ledger.errors import Malformed
     from ledger.model import InstantMs
@@ -147,6 +147,6 @@ def expiry_ms(text: str | None) -> "InstantMs":
     if duration is not None:
         return InstantMs(now_ms() + int(duration[1]) * _UNIT_MS[duration[2]])
     try:
-        return parse_instant(said, "--expires")
+        return parse_instant(said, option)
     except Malformed as fault:
         raise click.UsageError(f"{fault.message}, or a duration such as 8h.") from None

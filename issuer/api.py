@@ -6,7 +6,7 @@ threads, and must be opened anew in a forked child.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from audit import Sink
@@ -18,6 +18,7 @@ from issuer.commands.tasks import NewTask
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
 from issuer.house import House, Visit
+from issuer.operations.admitted_code import Factory
 from issuer.places import Places
 from issuer.terms import CurrentTerms, look_at_terms
 from issuer.wire import Answer
@@ -47,13 +48,15 @@ class Issuer:
         recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
         observe: Callable[[str], None] = lambda _step: None,
         further_sinks: Sequence[Sink] = (),
+        adapters: Mapping[str, Factory] = MappingProxyType({}),
         reading: bool = False,
     ) -> Self:
         """Open the issuer whose profile is at `profile`.
 
         `clock`, `uptime`, `recorder`, `observe` and `further_sinks` are for embedding hosts and tests: the time in
         milliseconds, the time since the machine began (by itself it goes with the machine's own clock), the maker of
-        spans, who is told each numbered step, and sinks beside the profile's own.
+        spans, who is told each numbered step, and sinks beside the profile's own. `adapters` are makers of adapters, by
+        name, for operations with `python`; each is held to the admitted digest, as an installed one is (OPR-02).
 
         With `reading` it is opened to look at what is on record: nothing is permitted, and broken policies are no
         obstacle.
@@ -70,9 +73,10 @@ class Issuer:
             recorder=recorder,
             observe=observe,
             further_sinks=further_sinks,
+            adapters=adapters,
             reading=reading,
         )
-        current = (lambda: house) if reading else CurrentTerms(house, places, seen).house
+        current = (lambda: house) if reading else CurrentTerms(house, places, seen, adapters).house
         return cls(house, local_caller(house.profile.people), current)
 
     def _visit(self, command: str) -> Visit:

@@ -13,12 +13,13 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from issuer.credentials import credential_reader
 from issuer.errors import SetupError
 from issuer.house import House
-from issuer.operations.registry import Operation, all_units, build_catalogue, build_operations
+from issuer.operations.registry import Handed, Operation, all_units, build_catalogue, build_operations
 from issuer.places import Places
 from issuer.policy_files import POLICY_SUFFIX, read_policies
 from issuer.profile import Profile, ProfileRefused, load_profile
@@ -90,8 +91,10 @@ def load_policies(profile: Profile, places: Places, *, reading: bool = False) ->
     return load_bundle(read_policies(places.policies), catalogue), build_directory(profile, catalogue)
 
 
-def read_terms(places: Places, *, reading: bool = False) -> Terms:
+def read_terms(places: Places, *, reading: bool = False, adapters: Handed = MappingProxyType({})) -> Terms:
     """Read profile, policies and registries, or refuse them as a whole.
+
+    `adapters` are an embedding host's, by name; with `reading` no code of a third party is loaded.
 
     Raises:
         ProfileRefused, BundleRefused, EngineUnfit, SetupError: nothing of it is used.
@@ -104,6 +107,7 @@ def read_terms(places: Places, *, reading: bool = False) -> Terms:
         credentials=credential_reader(
             places.credentials, functools.cache(lambda: open_key_ring(places.keys))
         ),
+        adapters=None if reading else adapters,
     )
     return Terms(
         profile=profile,
@@ -152,8 +156,9 @@ def look_at_terms(places: Places) -> Seen:
 class CurrentTerms:
     """A house under the terms that are in force now: read again as soon as a file of the owner has changed."""
 
-    def __init__(self, house: House, places: Places, seen: Seen) -> None:
+    def __init__(self, house: House, places: Places, seen: Seen, adapters: Handed) -> None:
         """Begin with the house as it was opened; `seen` is a look from before its terms were read."""
+        self._adapters = adapters
         self._house = house
         self._places = places
         self._turn = threading.Lock()
@@ -174,7 +179,7 @@ class CurrentTerms:
 
     def _take_over(self) -> None:
         try:
-            terms = read_terms(self._places)
+            terms = read_terms(self._places, adapters=self._adapters)
         except (ProfileRefused, BundleRefused, EngineUnfit, SetupError, ValueError):
             return
         if terms.profile.audit.sinks.keys() != self._house.profile.audit.sinks.keys():

@@ -8,6 +8,7 @@ AUD-02 (zero required sinks refuse to start; a sink stands where the ledger says
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from audit import Delivery, JsonlSink, LedgerSpans, Sink
 from audit.recorder import OtelRecorder
@@ -18,6 +19,7 @@ from issuer.errors import SetupError
 from issuer.house import House
 from issuer.ids import new_instance, random_bytes
 from issuer.instance import Instance
+from issuer.operations.registry import Handed
 from issuer.places import Places
 from issuer.profile import Profile
 from issuer.sealing import KeyRing, KeysUnavailable, ProtectedStore, StorageFault
@@ -167,19 +169,20 @@ def open_house(
     recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
     observe: Callable[[str], None] = _unobserved,
     further_sinks: Sequence[Sink] = (),
+    adapters: Handed = MappingProxyType({}),
     reading: bool = False,
 ) -> House:
     """Put one issuer together.
 
-    `further_sinks` are sinks of an embedding host, beside the profile's own. With `reading` nothing is permitted, and
-    the owner's policies may be broken.
+    `further_sinks` are sinks of an embedding host, beside the profile's own, and `adapters` its adapters. With
+    `reading` nothing is permitted, no adapter of a third party is loaded, and the owner's policies may be broken.
 
     Raises:
         ProfileRefused, BundleRefused, EngineUnfit, SetupError: what the owner wrote cannot be used.
         Fault: ledger, keys, sinks or protected store cannot be used.
     """
     places = Places(profile_path.absolute())
-    terms = read_terms(places, reading=reading)
+    terms = read_terms(places, reading=reading, adapters=adapters)
     profile = terms.profile
     ring = current_keys(
         places, mode=profile.mode, clock=clock, uptime=uptime, recorder=recorder, observe=observe

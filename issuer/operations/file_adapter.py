@@ -37,6 +37,7 @@ from issuer.operations.contract import (
     Proof,
     Request,
 )
+from issuer.operations.declaration import Abilities, ConditionalWrite
 from issuer.operations.file_place import (
     STAGED_PREFIX,
     Content,
@@ -140,6 +141,17 @@ class FileAdapter:
     def implementation(self) -> str:
         """Digest (hex) of source and settings (OPR-02)."""
         return self._implementation
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the file system carries: `link` refuses a taken name, and privacy closes the window of the others.
+
+        A root that others can write to is refused at preparation and again at dispatch, so that no replacing or
+        deleting ever relies on a check alone (OPR-04).
+        """
+        creates = self._settings.action is FileAction.CREATE
+        proofs = {Proof.SUCCEEDED, Proof.NO_EFFECT} if creates else {Proof.SUCCEEDED}
+        return Abilities(proofs=frozenset(proofs), conditional=ConditionalWrite.FILE_SYSTEM)
 
     def prepare(self, request: Request) -> Preparation:
         """Find the entry and pin what must still hold; change nothing (EFF-06).

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from issuer.operations.contract import Answer, NotDispatchedError, Order, Preparation, Request
+from issuer.operations.declaration import NO_ABILITIES, Abilities
 from issuer.operations.host_child import ChildEnd, ChildResult, run_child
 from issuer.operations.implementation import implementation_digest
 from ledger.model import DurationMs
@@ -53,6 +54,11 @@ class HostAdapter:
     def implementation(self) -> str:
         """Digest (hex) of source and settings (OPR-02)."""
         return self._implementation
+
+    @property
+    def abilities(self) -> Abilities:
+        """None: whatever a host says is a claim (REC-07)."""
+        return NO_ABILITIES
 
     def prepare(self, request: Request) -> Preparation:
         """Pin that the host sends; the resource is what the contract derives from the payload."""

@@ -33,6 +33,7 @@ from issuer.operations.contract import (
     Proof,
     Request,
 )
+from issuer.operations.declaration import Abilities, ConditionalWrite
 from issuer.operations.http_answer import AnswerUnreadableError, ReceivedAnswer, read_answer
 from issuer.operations.http_connection import Connector, Exchange, Message, authorization
 from issuer.operations.http_document import ANSWER_BYTES_MAX, read_document
@@ -106,6 +107,17 @@ class HttpAdapter:
     def implementation(self) -> str:
         """Digest (hex) of source and settings (OPR-02)."""
         return self._implementation
+
+    @property
+    def abilities(self) -> Abilities:
+        """What this request and its answers can carry (OPR-01)."""
+        settings = self._settings
+        return Abilities(
+            proofs=frozenset(settings.proves.values()),
+            conditional=ConditionalWrite.SERVICE if settings.if_match else ConditionalWrite.NONE,
+            key=settings.once is not None,
+            charges=bool(settings.parts.charged),
+        )
 
     def prepare(self, request: Request) -> Preparation:
         """Render and resolve; the service hears nothing of it (EFF-06).

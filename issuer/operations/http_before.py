@@ -26,6 +26,7 @@ from issuer.operations.contract import (
     Request,
     TargetUnreadableError,
 )
+from issuer.operations.declaration import NO_ABILITIES, Abilities
 from issuer.operations.http_answer import ReceivedAnswer
 from issuer.operations.http_document import ANSWER_BYTES_MAX
 from issuer.operations.http_read import READ_SOURCES, HttpReader
@@ -109,6 +110,12 @@ class ReadingAdapter:
     def implementation(self) -> str:
         """Digest (hex) of this code, its settings, and the implementation that sends (OPR-02)."""
         return self._implementation
+
+    @property
+    def abilities(self) -> Abilities:
+        """Those of the adapter that sends: reading adds none (OPR-01)."""
+        said = getattr(self._inner, "abilities", NO_ABILITIES)
+        return said if isinstance(said, Abilities) else NO_ABILITIES
 
     def prepare(self, request: Request) -> Preparation:
         """Prepare the sending, then read once (EFF-06).

@@ -49,6 +49,7 @@ class HttpReader:
         resolve: Resolver = resolve_system,
         ticks: Callable[[], float] = time.monotonic,
         ca_pem: str | None = None,
+        seconds_max: float = READ_S_MAX,
     ) -> None:
         """Take the owner's address, the *name* of a credential, and where credentials are found.
 
@@ -59,6 +60,7 @@ class HttpReader:
             resolve: host and port to addresses.
             ticks: monotonic seconds.
             ca_pem: certificates to trust instead of the system's, as PEM text, or None.
+            seconds_max: bound of one read.
 
         Raises:
             ValueError: the origin is not literal, a credential would go in clear to another machine, or `ca_pem`
@@ -71,6 +73,7 @@ class HttpReader:
         self._credentials = credentials
         self._resolve = resolve
         self._ticks = ticks
+        self._seconds_max = seconds_max
         self._connector = Connector(self._origin, ca_pem=ca_pem, ticks=ticks)
 
     def __repr__(self) -> str:
@@ -106,13 +109,13 @@ class HttpReader:
         Args:
             target: path and query, every place filled.
             addresses: where to connect; None resolves the owner's literal host within the same time.
-            seconds: bound of all of it, at most `READ_S_MAX`; the resolver has one of its own.
+            seconds: bound of all of it, where it is less than the reader's own; the resolver has its own as well.
 
         Raises:
             TargetUnreadableError: `host_not_resolved`, `timeout`, `connect_failed`, `tls_failed`, `credential_missing`,
                 `credential_unusable`, `no_answer`, `cut` or `too_large`.
         """
-        end_s = self._ticks() + min(seconds, READ_S_MAX)
+        end_s = self._ticks() + min(seconds, self._seconds_max)
         try:
             received = self._asked(target, self.addresses() if addresses is None else addresses, end_s)
         except NotDispatchedError as fault:

@@ -5,44 +5,31 @@ owner's registry supplies what matters). Nothing here touches the world; adapter
 Next: `issuer.flow.prepare` prepares effects of these operations.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final
 
-from issuer.operations.contract import Absence, Adapter, Inspector, Proof
-from issuer.operations.file_adapter import FileAction, FileAdapter, FileSettings
-from issuer.operations.host_adapter import HostAdapter, HostSettings
-from issuer.operations.http_adapter import HttpAdapter
-from issuer.operations.http_before import BeforeSettings, ReadingAdapter
-from issuer.operations.http_document import AnswerParts
-from issuer.operations.http_inspect import HttpInspector, InspectSettings
-from issuer.operations.http_read import HttpReader
-from issuer.operations.http_settings import HttpSettings
-from issuer.operations.http_target import read_origin
+from issuer.operations.admitted_code import Factory
+from issuer.operations.building import Credentials, built_parts
+from issuer.operations.contract import Absence, Adapter, Inspector
+from issuer.operations.declaration import Contract, RegistrationCode, RegistrationRefusedError, register
+from issuer.operations.deriving import Parts, contract_of
 from issuer.operations.payload import Field
+from issuer.operations.python_building import built_python
 from issuer.operations.templates import Template
 from issuer.profile import (
     ActionClass,
     FieldKind,
     FieldRef,
-    Inspect,
-    PayloadField,
     Profile,
-    Proves,
     Visibility,
     operation_digest,
 )
 from issuer.profile import Operation as Declared
 from ledger.model import DurationMs, Unit
 from policies import Attribute, Catalogue, ResourceType
-
-DISPATCH_DEADLINE_MS: Final = DurationMs(60_000)
-"""Time from admission to the end of an exchange that the issuer itself runs; a host declares its own."""
-
-Credentials = Callable[[str], str]
-"""Name to secret."""
 
 _ATTRIBUTE_KINDS: Final = MappingProxyType(
     {
@@ -55,12 +42,16 @@ _ATTRIBUTE_KINDS: Final = MappingProxyType(
 )
 
 
+Handed = Mapping[str, Factory] | None
+"""Adapters that an embedding host handed over; None loads nothing of a third party."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One registered operation, ready to be prepared.
 
     Attributes:
-        contract: digest of everything the owner declared about it (OPR-02), hex.
+        terms: its contract, as registered; `contract` is the digest of everything the owner declared (OPR-02), hex.
         fields: payload fields in declared order.
         cost: per unit a fixed amount, or the name of the field that says it.
         key_kept_ms: how long the service remembers the idempotency key, or None.
@@ -83,6 +74,7 @@ class Operation:
     lifetime_ms: DurationMs | None
     key_kept_ms: DurationMs | None
     deadline_ms: DurationMs
+    terms: Contract
     contract: str
     adapter: Adapter
     inspector: Inspector | None = None
@@ -100,112 +92,6 @@ class Operation:
         return next(field.exposure for field in self.fields if field.name == name)
 
 
-def _field(name: str, declared: PayloadField) -> Field:
-    low, high = declared.int_range or (None, None)
-    return Field(
-        name=name,
-        kind=str(declared.kind),  # type: ignore[arg-type]  # the same five words
-        exposure=str(declared.visibility),  # type: ignore[arg-type]  # the same three words
-        length_max=declared.string_bytes_max,
-        low=low,
-        high=high,
-        choices=tuple(declared.one_of or ()),
-        registry=declared.registry,
-    )
-
-
-def _proofs(declared: Declared) -> Mapping[int, Proof]:
-    if declared.proves is None:
-        return MappingProxyType({})
-    listed = {
-        Proof.SUCCEEDED: declared.proves.succeeded,
-        Proof.FAILED: declared.proves.failed,
-        Proof.NO_EFFECT: declared.proves.no_effect,
-        Proof.ACCEPTED: declared.proves.accepted,
-        Proof.PARTIAL: declared.proves.partial,
-    }
-    return MappingProxyType({status: proof for proof, statuses in listed.items() for status in statuses})
-
-
-def _parts(declared: Proves | Inspect | None) -> AnswerParts:
-    if declared is None:
-        return AnswerParts()
-    return AnswerParts(charged=declared.charged, reference=declared.reference)
-
-
-def _adapter(declared: Declared, *, folder: Path, credentials: Credentials) -> Adapter:
-    """Return what carries an operation out; where the owner declared a read before it, behind that read."""
-    sends = _sender(declared, folder=folder, credentials=credentials)
-    if declared.before is None:
-        return sends
-    before = BeforeSettings(
-        url=declared.before.url.parsed,
-        bearer=declared.before.bearer,
-        etag=declared.before.etag,
-        facts=declared.before.facts,
-    )
-    return ReadingAdapter(sends, before, HttpReader(before.url, before.bearer, credentials))
-
-
-def _inspector(declared: Declared, *, credentials: Credentials) -> Inspector | None:
-    """Return who finds out at a service what became of an effect, whether the issuer sent it or a host (REC-01)."""
-    inspect = declared.inspect
-    if inspect is None or declared.file is not None:
-        return None
-    settings = InspectSettings(
-        found=inspect.found,
-        equals=None if inspect.equals is None else inspect.equals.parsed,
-        parts=_parts(inspect),
-    )
-    return HttpInspector(settings, HttpReader(inspect.url.parsed, _inspect_bearer(declared), credentials))
-
-
-def _inspect_bearer(declared: Declared) -> str | None:
-    """Return the credential of the inspection: its own, else that of the sending where the same origin is asked."""
-    inspect, http = declared.inspect, declared.http
-    if inspect is None or inspect.bearer is not None or http is None:
-        return None if inspect is None else inspect.bearer
-    same = read_origin(inspect.url.parsed) == read_origin(http.url.parsed)
-    return http.bearer if same else None
-
-
-def _sender(declared: Declared, *, folder: Path, credentials: Credentials) -> Adapter:
-    if declared.http is not None:
-        http = HttpSettings(
-            method=declared.http.method,
-            url=declared.http.url.parsed,
-            body=None
-            if declared.body is None
-            else {name: template.parsed for name, template in declared.body.items()},
-            bearer=declared.http.bearer,
-            once=declared.http.once,
-            proves=_proofs(declared),
-            parts=_parts(declared.proves),
-            if_match=declared.http.if_match,
-            timeout_s=DISPATCH_DEADLINE_MS // 2000,
-        )
-        return HttpAdapter(http, credentials)
-    if declared.file is not None:
-        settings = FileSettings(
-            action=FileAction(declared.file.action),
-            root=folder / declared.file.root,
-            path=declared.file.path.parsed,
-            content=None if declared.file.content is None else declared.file.content.parsed,
-        )
-        return FileAdapter(settings)
-    if declared.host is not None:
-        return HostAdapter(HostSettings(deadline_ms=declared.host.deadline_ms))
-    assert_never(declared.adapter)  # type: ignore[arg-type]
-
-
-def _absence(declared: Declared) -> Absence | None:
-    """Return the owner's terms for absence; None where absence never proves anything (REC-02)."""
-    absent = None if declared.inspect is None else declared.inspect.absent
-    if absent is None or absent.after_ms is None or absent.because is None:
-        return None
-    return Absence(after_ms=absent.after_ms, because=absent.because)
-
-
 def _cost_source(cost: int | FieldRef) -> int | str:
     return cost.field if isinstance(cost, FieldRef) else cost
 
@@ -215,49 +101,60 @@ def build_operations(
     *,
     folder: Path,
     credentials: Credentials,
+    adapters: Handed = MappingProxyType({}),
 ) -> Mapping[str, Operation]:
-    """Return every operation of `profile` by name; paths in it are relative to `folder`.
+    """Return every operation of `profile` by name, each registered; paths in it are relative to `folder`.
 
-    `credentials` gives a credential by name, when a service is asked and not before.
+    Args:
+        profile: the owner's.
+        folder: where the profile is.
+        credentials: gives a credential by name, when a service is asked and not before.
+        adapters: what an embedding host handed over, by name; None where nothing of a third party may be loaded,
+            because the issuer is only read.
 
     Raises:
-        ValueError: a declaration that an adapter cannot honour; the owner is at fault.
+        RegistrationRefusedError: a declaration that cannot hold or that an adapter cannot honour; the owner, or the
+            author of the adapter, is at fault.
     """
-    return MappingProxyType(
-        {
-            name: _operation(
-                profile,
-                name,
-                _adapter(declared, folder=folder, credentials=credentials),
-                _inspector(declared, credentials=credentials),
-            )
-            for name, declared in profile.operations.items()
-        },
-    )
+    built = {}
+    for name, declared in profile.operations.items():
+        try:
+            if declared.python is not None:
+                parts = built_python(name, declared.python, adapters)
+            else:
+                parts = built_parts(declared, folder=folder, credentials=credentials)
+        except ValueError as fault:
+            # Our own settings say in one sentence of ours what they refuse.
+            say = str(fault)
+            raise RegistrationRefusedError(RegistrationCode.SETTINGS_NOT_HONOURED, name, say) from None
+        built[name] = _operation(profile, name, parts)
+    return MappingProxyType(built)
 
 
-def _operation(profile: Profile, name: str, adapter: Adapter, inspector: Inspector | None) -> Operation:
+def _operation(profile: Profile, name: str, parts: Parts) -> Operation:
     declared = profile.operations[name]
-    kept = None if declared.proves is None else declared.proves.key_kept_ms
+    registered = register(contract_of(name, declared, parts), parts.adapter, parts.inspector)
+    terms = registered.contract
     return Operation(
         name=name,
-        version=declared.version,
-        action_class=declared.action_class,
-        bounds=profile.classes[declared.action_class],
-        resource_type=declared.resource.type,
-        resource_id=declared.resource.id.parsed,
-        recipients=tuple(recipient.parsed for recipient in declared.resource.recipients),
-        fields=tuple(_field(field, payload) for field, payload in declared.payload.items()),
+        version=terms.version,
+        action_class=terms.action_class,
+        bounds=profile.classes[terms.action_class],
+        resource_type=terms.resource_type,
+        resource_id=terms.resource_id,
+        recipients=terms.recipients,
+        fields=terms.payload,
         cost=MappingProxyType({unit: _cost_source(cost) for unit, cost in declared.cost.items()}),
-        lifetime_ms=declared.lifetime_ms,
-        key_kept_ms=None if kept is None else DurationMs(kept),
-        deadline_ms=DISPATCH_DEADLINE_MS if declared.host is None else DurationMs(declared.host.deadline_ms),
+        lifetime_ms=terms.lifetime_ms,
+        key_kept_ms=None if terms.idempotency is None else terms.idempotency.kept_ms,
+        deadline_ms=terms.deadline_ms,
+        terms=terms,
         contract=operation_digest(profile, name),
-        adapter=adapter,
-        inspector=inspector,
-        absence=_absence(declared),
-        reads_service=declared.before is not None,
-        resend=declared.proves is not None and declared.proves.resend is not None,
+        adapter=registered.adapter,
+        inspector=registered.inspector,
+        absence=None if terms.inspection is None else terms.inspection.absence,
+        reads_service=declared.before is not None or declared.python is not None,
+        resend=terms.resend is not None,
     )
 
 

@@ -45,6 +45,7 @@ __all__ = [
     "ContentTemplate",
     "Cost",
     "Count",
+    "Digest",
     "Distinct",
     "Duration",
     "EffectsMax",
@@ -83,6 +84,7 @@ PERMITS: Final = "permits"
 
 _NAME: Final = re.compile(rf"[a-z][a-z0-9_-]{{0,{NAME_CHARACTERS_MAX - 1}}}")
 _FIELD_NAME: Final = re.compile(rf"[a-z][a-z0-9_]{{0,{FIELD_NAME_CHARACTERS_MAX - 1}}}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _UNIT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COLUMN: Final = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{FIELD_NAME_CHARACTERS_MAX - 1}}}")
 _RESOURCE_TYPE: Final = re.compile(rf"[A-Z][A-Za-z0-9_]{{0,{NAME_CHARACTERS_MAX - 1}}}")
@@ -220,6 +222,12 @@ def _check_login(value: str) -> str:
     match = _UID_LOGIN.fullmatch(value)
     if value != "token" and (match is None or int(match[1]) > UID_MAX):
         raise refused(FindingCode.BAD_VALUE, 'A login is "token" or "uid:N" with the number of an account.')
+    return value
+
+
+def _check_digest(value: str) -> str:
+    if _DIGEST.fullmatch(value) is None:
+        raise refused(FindingCode.BAD_VALUE, "A digest is 64 lower-case hexadecimal digits.")
     return value
 
 
@@ -387,6 +395,7 @@ Text = Annotated[
     str, AfterValidator(_check_text), Says(words=f"text of 1 to {TEXT_CHARACTERS_MAX} characters")
 ]
 Login = Annotated[str, AfterValidator(_check_login), Says(words='`"uid:N"` or `"token"`')]
+Digest = Annotated[str, AfterValidator(_check_digest), Says(words="SHA-256 in 64 hexadecimal digits")]
 HeaderName = Annotated[str, AfterValidator(_check_header), Says(words="HTTP header name")]
 JsonPointer = Annotated[str, AfterValidator(_check_pointer), Says(words="JSON pointer (RFC 6901)")]
 Url = Annotated[str, AfterValidator(_check_url), Says(words="http or https URL with a fixed host")]

@@ -20,6 +20,7 @@ from issuer.profile.fields import (
     ContentTemplate,
     Cost,
     Count,
+    Digest,
     Distinct,
     Duration,
     EffectsMax,
@@ -79,6 +80,7 @@ __all__ = [
     "PermitCount",
     "Person",
     "Proves",
+    "PythonAdapter",
     "RegistrySource",
     "Resource",
     "Sink",
@@ -89,6 +91,7 @@ __all__ = [
 Mode = Literal["strict", "ordinary"]
 DayKey = Annotated[str, Says(words="`permits` or unit")]
 Zone = Annotated[Text, Says(words="IANA zone")]
+AdapterKind = Literal["http", "host", "file", "python"]
 Role = Literal["owner", "host", "approver", "reviewer", "operator"]
 
 
@@ -381,6 +384,31 @@ def _read_absent(value: object) -> object:
     raise refused(FindingCode.BAD_VALUE, message)
 
 
+class PythonAdapter(Table):
+    """`python`: a third party's adapter sends, which the owner admitted by name and digest (OPR-02, ADR-0020)."""
+
+    adapter: Name = Field(
+        description="Its name in the entry points `permit_issuer.adapters`, or in the host."
+    )
+    digest: Digest = Field(description="Digest of its source files; another one is refused at opening.")
+    settings: FrozenMap[Name, Text] = Field(default={}, description="What it is made with; never a secret.")
+    proves: Distinct[Literal["succeeded", "failed", "no_effect", "accepted", "partial"]] = Field(
+        default=(), description="What its answers may prove; any other answer proves nothing."
+    )
+    charges: bool = Field(default=False, description="Its answers prove what was charged.")
+    conditional: Literal["none", "service", "file_system"] = Field(
+        default="none", description="Who refuses the write where the target has changed (OPR-04)."
+    )
+    key_kept_ms: Retention | None = Field(
+        default=None, alias="key_kept", description="How long the service remembers the idempotency key."
+    )
+    absent: (
+        Annotated[Absent, BeforeValidator(_read_absent), Says(words='`"never"` or `{ after, because }`')]
+        | None
+    ) = Field(default=None, description="Given: it inspects, and this is when not finding proves something.")
+    cleanup: Distinct[Name] = Field(default=(), description="What has to be put in order afterwards.")
+
+
 class Inspect(Table):
     """`inspect`: how reconciliation learns the truth later from a service, whoever sent (REC-01)."""
 
@@ -416,7 +444,7 @@ class Before(Table):
 
 
 class Operation(Table):
-    """`[operation.NAME]`: one protected operation; exactly one of `http`, `host` and `file` (OPR-01)."""
+    """`[operation.NAME]`: one protected operation; exactly one of `http`, `host`, `file` and `python` (OPR-01)."""
 
     action_class: Name = Field(alias="class", description="Its class.")
     version: PositiveVersion = Field(default=1, description="Counts up when its meaning changes.")
@@ -433,6 +461,7 @@ class Operation(Table):
     proves: Proves | None = Field(default=None, description="What answers prove; only with `http`.")
     host: HostAdapter | None = Field(default=None, description="The host sends.")
     file: FileAdapter | None = Field(default=None, description="The issuer changes a file.")
+    python: PythonAdapter | None = Field(default=None, description="An admitted adapter sends.")
     inspect: Inspect | None = Field(default=None, description="How to learn the truth later.")
     before: Before | None = Field(default=None, description="What is read before a decision.")
     after_approval: Literal["commit"] | None = Field(
@@ -451,17 +480,18 @@ class Operation(Table):
         return tuple(name for name in named if name is not None)
 
     @property
-    def adapters(self) -> tuple[Literal["http", "host", "file"], ...]:
+    def adapters(self) -> tuple[AdapterKind, ...]:
         """The declared adapters; exactly one in a profile that was accepted."""
-        given: tuple[tuple[Literal["http", "host", "file"], object], ...] = (
+        given: tuple[tuple[AdapterKind, object], ...] = (
             ("http", self.http),
             ("host", self.host),
             ("file", self.file),
+            ("python", self.python),
         )
         return tuple(name for name, table in given if table is not None)
 
     @property
-    def adapter(self) -> Literal["http", "host", "file"]:
+    def adapter(self) -> AdapterKind:
         """The adapter of the operation."""
         return self.adapters[0]
 

@@ -43,6 +43,7 @@ from issuer.profile.models import (
     PermitCount,
     Person,
     Proves,
+    PythonAdapter,
     RegistrySource,
     Resource,
     Sink,
@@ -72,6 +73,7 @@ _TABLES: Final[tuple[tuple[str, type[Table]], ...]] = (
     ("operation.NAME.proves", Proves),
     ("operation.NAME.host", HostAdapter),
     ("operation.NAME.file", FileAdapter),
+    ("operation.NAME.python", PythonAdapter),
     ("operation.NAME.inspect", Inspect),
     ("operation.NAME.before", Before),
     ("obligation.NAME", ObligationTerm),
@@ -113,7 +115,7 @@ for this machine only.
   cost above `each` is fine: such an effect needs a person.
 - A payload field has exactly one of `string`, `int`, `one_of`, `registry`, `bool`. With neither `public` nor
   `secret` it is sensitive.
-- An operation has exactly one of `http`, `host`, `file`. `body` and `proves` belong to `http`; no status
+- An operation has exactly one of `http`, `host`, `file`, `python`. `body` and `proves` belong to `http`; no status
   proves two things; `key_kept` needs `http.once`; `http.if_match` needs `before.etag`.
 - Operations on one resource type agree on the type of each attribute, and a fact of `before` has another
   name than any payload field.

@@ -131,7 +131,7 @@ def _cost_bound_problems(
 def _adapter_problems(path: KeyPath, operation: Operation) -> Iterator[Problem]:
     if len(operation.adapters) != 1:
         given = " and ".join(f"`{name}`" for name in operation.adapters) or "none"
-        message = f"An operation has exactly one of `http`, `host`, `file`; this one has {given}."
+        message = f"An operation has exactly one of `http`, `host`, `file`, `python`; this one has {given}."
         yield Problem(path=path, code=FindingCode.NOT_EXACTLY_ONE, message=message)
         return
     if operation.http is None:
@@ -142,6 +142,9 @@ def _adapter_problems(path: KeyPath, operation: Operation) -> Iterator[Problem]:
     if operation.host is not None and operation.after_approval is not None:
         message = "The host sends this operation, so the issuer cannot commit it after approval."
         yield Problem(path=(*path, "after_approval"), code=FindingCode.CONFLICT, message=message)
+    if operation.python is not None and operation.python.absent is not None and operation.inspect is not None:
+        message = "`inspect` and `python.absent` name two inspections; one of them finds out."
+        yield Problem(path=(*path, "python", "absent"), code=FindingCode.CONFLICT, message=message)
     file = operation.file
     if file is not None and file.action == "delete" and file.content is not None:
         message = "Deleting a file writes no `content`."

@@ -67,6 +67,9 @@ def _read_problems(path: KeyPath, operation: Operation) -> Iterator[Problem]:
     if not before.etag and not before.facts:
         message = "What is read is taken for nothing: etag = true, facts = { ... }, or both."
         yield Problem(path=(*path, "before"), code=FindingCode.MISSING_KEY, message=message)
+    if any(place.is_effect_id for place in before.url.parsed.placeholders):
+        # It has a finding of its own, which this one would bury.
+        return
     if http is not None and http.if_match and before.etag and before.url.text != http.url.text:
         # Two resources may well have equal tags, so a foreign one could let a blind write through.
         message = "`if_match` sends the tag of `before.url`, which has to be the same address as `http.url`."

@@ -106,6 +106,7 @@ def _looks_forgotten(known: Known) -> Iterator[Finding]:
 def operations(known: Known) -> Iterator[Finding]:
     """Say whether every operation's declaration is one that its adapter can honour (OPR-01)."""
     from issuer.credentials import credential_reader
+    from issuer.errors import SetupError
     from issuer.operations.registry import build_operations
 
     profile = known.the_profile()
@@ -114,8 +115,8 @@ def operations(known: Known) -> Iterator[Finding]:
         built = build_operations(
             profile, folder=places.folder, credentials=credential_reader(places.credentials)
         )
-    except ValueError as fault:
-        says = f"An operation cannot be served as declared: {fault}"
+    except SetupError as fault:
+        says = fault.message
         yield Finding(check="operations", ok=False, says=says, next="Repair its table in the profile.")
         return
     yield Finding(

@@ -9,7 +9,7 @@ import pytest
 
 from issuer import Issuer
 from issuer.clock import now_ms
-from issuer.operations.registry import DISPATCH_DEADLINE_MS
+from issuer.operations.deriving import DISPATCH_DEADLINE_MS
 from issuer.wire import Answer
 from ledger.model import InstantMs
 from ledger.states import EffectState

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from issuer import Issuer
 from issuer.operations.contract import Inspection, Inspector, Look
-from issuer.operations.registry import DISPATCH_DEADLINE_MS
+from issuer.operations.deriving import DISPATCH_DEADLINE_MS
 from issuer.wire import Answer
 from tests.support.cases import Clock, rebuilt, trail
 from tests.support.issuers import Made, permitted, refund, standard_issuer

@@ -48,6 +48,7 @@ from tests.support.steps import (
     redirect,
     reset,
     response,
+    shows,
     slow_drip,
 )
 
@@ -75,6 +76,7 @@ __all__ = [
     "redirect",
     "reset",
     "response",
+    "shows",
     "slow_drip",
 ]
 
@@ -174,6 +176,11 @@ class Service:
         """Requests read completely, lookups not among them."""
         with self._changed:
             return tuple(self._requests)
+
+    @property
+    def writes(self) -> tuple[Received, ...]:
+        """Those requests that ask for a change: all but GET and HEAD (RFC 9110, section 9.2.1)."""
+        return tuple(received for received in self.requests if received.method not in {"GET", "HEAD"})
 
     @property
     def lookups(self) -> tuple[Received, ...]:

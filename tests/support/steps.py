@@ -119,6 +119,18 @@ def answer(
     return Step(name="answer", act=act)
 
 
+def shows(
+    body: bytes = b"{}",
+    *,
+    tag: str | None = None,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> Step:
+    """Answer a read: no effect, whatever the status; `tag` is the entity tag with its quotes."""
+    tags = {} if tag is None else {"etag": tag}
+    return answer(status, tags | dict(headers or {}), body, effect=False)
+
+
 def redirect(location: str, status: int = 302) -> Step:
     """Send the client somewhere else; no effect."""
     return answer(status, {"location": location}, b"", effect=False)
@@ -252,7 +264,17 @@ def slow_drip(data: bytes | None = None, gap_s: float = 0.05, *, effect: bool = 
 STEPS: Final[Mapping[str, Callable[..., Step]]] = {
     step.__name__: step
     for step in (
-        *(answer, redirect, accept_then_close, half_answer, cut_body, interim, close_before_read, reset),
+        *(
+            answer,
+            shows,
+            redirect,
+            accept_then_close,
+            half_answer,
+            cut_body,
+            interim,
+            close_before_read,
+            reset,
+        ),
         *(accept_late, duplicate, hang, held, slow_drip, garbage),
     )
 }

@@ -173,8 +173,6 @@ def _inspection(declared: Declared) -> InspectionTerms | None:
         return InspectionTerms(by="file", absence=FILE_ABSENCE)
     if declared.inspect is not None:
         return InspectionTerms(by="http", absence=_absence(declared.inspect.absent))
-    if declared.file is not None:
-        return InspectionTerms(by="file", absence=FILE_ABSENCE)
     return None
 
 

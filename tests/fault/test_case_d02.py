@@ -13,12 +13,13 @@ from tests.support.reconciling import (
     NEVER,
     NOT_FOUND,
     Inquiry,
-    accept_late,
     attempt_of,
     opened_inquiry,
+    shows,
 )
 from tests.support.service import (
     Step,
+    accept_late,
     accept_then_close,
     answer,
     close_before_read,
@@ -214,11 +215,7 @@ def test_an_answer_that_comes_after_the_attempts_deadline_counts_for_nothing(tmp
 
     with opened_inquiry(tmp_path / "f0", observe=late) as inquiry:
         effect = inquiry.unknown(accept_then_close())
-        said = inquiry.look(effect, _found(effect))
+        said = inquiry.look(effect, shows(effect))
         assert (said.code, attempt_of(said)) == ("outcome_unknown", ("unclear", "attempt_overdue"))
         assert books(inquiry.issuer) == all_at(reserved=300)
         assert inquiry.names(effect)[-2:] == ["effect.inspecting", "effect.inspected"]
-
-
-def _found(effect: str) -> Step:
-    return answer(200, body=json.dumps({"items": [{"key": effect}]}).encode(), effect=False)

@@ -1,6 +1,5 @@
-"""Attempts to learn the truth: who may make one, what each leaves on record, and what none of them can be made to do."""
+"""Attempts to learn the truth: who may make one, what each leaves on record, and what none can be made to do."""
 
-import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,17 +18,16 @@ from tests.support.reconciling import (
     DEADLINE_MS,
     NOT_FOUND,
     Inquiry,
+    Says,
     attempt_of,
     opened_inquiry,
+    shows,
+    with_inspector,
 )
-from tests.support.service import Step, answer, held
+from tests.support.service import answer, held
 from tests.support.sinks import FaultySink, raises
 
 NO_ROOM = raises(SinkUnavailable("faulty", "no_space", "No room."))
-
-
-def found(effect: str) -> Step:
-    return answer(200, body=json.dumps({"items": [{"key": effect}]}).encode(), effect=False)
 
 
 @pytest.fixture
@@ -83,11 +81,7 @@ def test_what_is_settled_answers_where_it_stands_and_nobody_is_asked(after: Inqu
 def test_an_operation_without_an_inspection_says_so_and_stays_unknown(tmp_path: Path) -> None:
     with opened_inquiry(tmp_path / "f0") as inquiry:
         effect = inquiry.unknown()
-        operations: Any = inquiry.issuer._house.operations
-        blind = rebuilt(
-            inquiry.issuer, operations={**operations, "refund": replace(operations["refund"], inspector=None)}
-        )
-        said = blind.reconcile(effect)
+        said = with_inspector(inquiry.issuer, None).reconcile(effect)
         assert (said.code, said.more["field"], said.retryable) == ("unsupported", "inspect", False)
         assert (state_of(inquiry.issuer, effect), inquiry.service.lookups) == ("unknown", ())
 
@@ -156,7 +150,7 @@ def test_a_sink_that_dies_during_the_look_keeps_the_outcome_and_forbids_to_repor
 @pytest.mark.spec("REC-01", "REC-05", "BUD-03")
 def test_two_attempts_at_once_settle_once(after: Inquiry) -> None:
     effect = after.unknown()
-    after.service.then_on_lookup(*(held("both", found(effect)) for _ in range(2)))
+    after.service.then_on_lookup(*(held("both", shows(effect)) for _ in range(2)))
     answers: list[str] = []
     threads = [
         threading.Thread(target=lambda: answers.append(after.issuer.reconcile(effect).code)) for _ in range(2)
@@ -201,7 +195,7 @@ def test_a_first_hand_word_that_comes_during_the_look_settles_and_the_look_only_
         effect, claim = publication(inquiry)
         inquiry.pass_ms(300_000 + 3_000)
         told[effect] = claim
-        said = inquiry.look(effect, found(effect) if step == "found" else NOT_FOUND)
+        said = inquiry.look(effect, shows(effect) if step == "found" else NOT_FOUND)
         assert (said.code, said.state) == ("succeeded", "succeeded")
         attempt: Any = said.more["attempt"]
         assert attempt["contradicts"] is (step == "absent")
@@ -296,27 +290,6 @@ def test_a_declaration_that_fits_the_binding_no_more_is_refused_and_frees_nothin
         assert (books(inquiry.issuer), inquiry.service.lookups) == (all_at(reserved=300), ())
 
 
-class _Liar:
-    """An inspector that does what a broken plug-in may do; implements `contract.Inspector`."""
-
-    def __init__(self, says: object) -> None:
-        self.says = says
-
-    def inspect(self, look: object) -> Any:
-        del look
-        if isinstance(self.says, BaseException):
-            raise self.says
-        return self.says
-
-
-def with_inspector(inquiry: Inquiry, inspector: object) -> Any:
-    operations: Any = inquiry.issuer._house.operations
-    return rebuilt(
-        inquiry.issuer,
-        operations={**operations, "refund": replace(operations["refund"], inspector=inspector)},
-    )
-
-
 @pytest.mark.spec("REC-02", "REP-05", "SEC-01")
 @pytest.mark.parametrize(
     "fault", [ValueError("s3cret"), OSError(5, "s3cret"), RecursionError(), MemoryError()]
@@ -325,7 +298,7 @@ def test_whatever_an_inspector_raises_is_unclear_and_its_words_are_kept_nowhere(
     after: Inquiry, fault: BaseException
 ) -> None:
     effect = after.unknown()
-    said = with_inspector(after, _Liar(fault)).reconcile(effect)
+    said = with_inspector(after.issuer, Says(fault)).reconcile(effect)
     assert (said.code, attempt_of(said)) == ("outcome_unknown", ("unclear", "inspection_unclear"))
     assert "s3cret" not in str(said.as_json())
     assert after.spans(effect)[-1]["permit.evidence.source"] == f"exception:{type(fault).__name__}"
@@ -335,7 +308,7 @@ def test_whatever_an_inspector_raises_is_unclear_and_its_words_are_kept_nowhere(
 def test_an_interrupted_look_is_on_record_and_goes_on_as_an_interruption(after: Inquiry) -> None:
     effect = after.unknown()
     with pytest.raises(KeyboardInterrupt):
-        with_inspector(after, _Liar(KeyboardInterrupt())).reconcile(effect)
+        with_inspector(after.issuer, Says(KeyboardInterrupt())).reconcile(effect)
     assert after.spans(effect)[-1]["permit.reason"] == "interrupted"
     assert state_of(after.issuer, effect) == "unknown"
 

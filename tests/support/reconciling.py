@@ -3,19 +3,20 @@
 The issuer is F0 with a declared inspection, on a clock that a test moves; the service is the scripted one.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from issuer import Issuer
+from issuer.operations.contract import Inspection, Inspector, Look
 from issuer.operations.deriving import DISPATCH_DEADLINE_MS
 from issuer.wire import Answer
-from ledger.model import InstantMs
-from tests.support.cases import Clock, trail
+from tests.support.cases import Clock, rebuilt, trail
 from tests.support.issuers import Made, permitted, refund, standard_issuer
-from tests.support.service import Service, Step, accept_late, accept_then_close, answer
+from tests.support.service import Service, Step, accept_then_close, answer
 
 NEVER: Final = '"never"'
 AFTER_3S: Final = '{ after = "3s", because = "The service refuses requests older than their deadline." }'
@@ -88,8 +89,44 @@ class Inquiry:
             raise AssertionError(found)
         return True
 
+    def listed(self) -> Any:
+        """Return the one unknown effect, as `list` tells of it."""
+        effects: Any = self.issuer.list(["unknown"]).more["effects"]
+        (row,) = effects
+        return row
+
     def names(self, effect: str) -> list[object]:
         return [span["name"] for span in self.spans(effect)]
+
+
+def shows(effect: str) -> Step:
+    """Return an answer to a lookup that shows the effect."""
+    return answer(200, body=json.dumps({"items": [{"key": effect}]}).encode(), effect=False)
+
+
+class Says:
+    """An inspector that says or raises what a test wants; implements `contract.Inspector`.
+
+    An owner's plug-in may have been written by anybody.
+    """
+
+    def __init__(self, says: Inspection | BaseException) -> None:
+        self.says = says
+        self.looks: list[Look] = []
+
+    def inspect(self, look: Look) -> Inspection:
+        """See `Inspector.inspect`."""
+        self.looks.append(look)
+        if isinstance(self.says, BaseException):
+            raise self.says
+        return self.says
+
+
+def with_inspector(issuer: Issuer, inspector: Inspector | None) -> Issuer:
+    """Return the same open issuer, whose operation `refund` is inspected by `inspector`."""
+    operations: Mapping[str, Any] = issuer._house.operations
+    refunds = replace(operations["refund"], inspector=inspector)
+    return rebuilt(issuer, operations={**operations, "refund": refunds})
 
 
 def attempt_of(answered: Answer) -> tuple[object, object]:
@@ -118,19 +155,3 @@ def opened_inquiry(
         inquiry = Inquiry(service=service, made=made, clock=time)
         with made.open(clock=time, observe=observe, **options) as inquiry.issuer:
             yield inquiry
-
-
-__all__ = [
-    "AFTER_3S",
-    "DEADLINE_MS",
-    "KEPT",
-    "NEVER",
-    "NOT_FOUND",
-    "RESEND",
-    "Inquiry",
-    "InstantMs",
-    "accept_late",
-    "attempt_of",
-    "inspect_line",
-    "opened_inquiry",
-]

@@ -63,6 +63,7 @@ from ledger.capacity import (
     UNENDED_PER_TASK_MAX,
     Capacity,
 )
+from ledger.model import DurationMs
 
 __all__ = [
     "Absent",

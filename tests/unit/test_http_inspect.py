@@ -99,10 +99,12 @@ TABLE: list[tuple[str, Step, Seen, str]] = [
     ("an empty list", shows(b'{"items":[{"id":[]}]}'), Seen.UNCLEAR, "http:200"),
     ("an empty object", shows(b'{"items":[{"id":{}}]}'), Seen.UNCLEAR, "http:200"),
     ("no item", shows(b'{"items":[]}'), Seen.ABSENT, "http:200"),
-    ("no list", shows(b"{}"), Seen.ABSENT, "http:200"),
+    ("an empty answer", shows(b"{}"), Seen.UNCLEAR, "http:200"),
+    ("an error as a success", shows(b'{"ok":false,"error":"ratelimited"}'), Seen.UNCLEAR, "http:200"),
+    ("null in place of the list", shows(b'{"items":null}'), Seen.UNCLEAR, "http:200"),
     ("an item without an id", shows(b'{"items":[{}]}'), Seen.ABSENT, "http:200"),
     ("an object in place of the list", shows(b'{"items":{"1":{"id":"p-1"}}}'), Seen.ABSENT, "http:200"),
-    ("a text in place of the list", shows(b'{"items":"0"}'), Seen.ABSENT, "http:200"),
+    ("a text in place of the list", shows(b'{"items":"0"}'), Seen.UNCLEAR, "http:200"),
     ("not there", shows(b'{"items":[{"id":"p-1"}]}', status=404), Seen.ABSENT, "http:404"),
     ("gone", shows(b"<html>", status=410), Seen.ABSENT, "http:410"),
     ("no body", shows(b""), Seen.UNCLEAR, "http:200"),
@@ -169,7 +171,8 @@ def test_another_value_in_its_place_is_not_this_effect(equals: str, value: bytes
 
 @pytest.mark.spec("REC-02")
 def test_one_of_them_missing_is_absent_also_where_a_value_is_asked_for() -> None:
-    assert seen(shows(b"{}"), found="/id", equals="{number}").seen is Seen.ABSENT
+    assert seen(shows(b'{"items":[]}'), equals="{number}").seen is Seen.ABSENT
+    assert seen(shows(status=404), equals="{number}").seen is Seen.ABSENT
 
 
 POINTERS: list[tuple[str, bytes, Seen]] = [
@@ -184,10 +187,16 @@ POINTERS: list[tuple[str, bytes, Seen]] = [
     ("/list/+1", b'{"list":["a","b"]}', Seen.ABSENT),
     ("/list/99999999999999999999", b'{"list":["a","b"]}', Seen.ABSENT),
     ("/0", b'{"0":"x"}', Seen.FOUND),
-    ("/text/0", b'{"text":"abc"}', Seen.ABSENT),
-    ("/id", b'["id"]', Seen.ABSENT),
-    ("/id", b'"id"', Seen.ABSENT),
-    ("/id", b"null", Seen.ABSENT),
+    ("/0/id", b'[{"id":"x"}]', Seen.FOUND),
+    ("/0/id", b"[]", Seen.ABSENT),
+    ("/0/id", b"{}", Seen.UNCLEAR),
+    ("/dist/integrity", b'{"dist":{}}', Seen.ABSENT),
+    ("/dist/integrity", b'{"name":"tool"}', Seen.UNCLEAR),
+    ("/text/0", b'{"text":"abc"}', Seen.UNCLEAR),
+    ("/id", b'{"name":"tool"}', Seen.UNCLEAR),
+    ("/id", b'["id"]', Seen.UNCLEAR),
+    ("/id", b'"id"', Seen.UNCLEAR),
+    ("/id", b"null", Seen.UNCLEAR),
 ]
 
 

@@ -86,6 +86,7 @@ def test_it_finds_what_happened_although_its_answer_was_lost() -> None:
         assert (len(service.lookups), len(service.writes)) == (2, 1)
 
 
+NONE = b'{"items":[]}'
 TABLE: list[tuple[str, Step, Seen, str]] = [
     ("found in a list", shows(b'{"items":[{"id":"p-1"}]}'), Seen.FOUND, "http:200"),
     ("a number other than nought", shows(b'{"items":[{"id":1}]}'), Seen.FOUND, "http:200"),
@@ -115,12 +116,12 @@ TABLE: list[tuple[str, Step, Seen, str]] = [
     ("a number that does not survive", shows(b'{"items":[],"n":1e400}'), Seen.UNCLEAR, "http:200"),
     ("two documents", shows(b"{}{}"), Seen.UNCLEAR, "http:200"),
     ("not UTF-8", shows(b'{"x":"\xff"}'), Seen.UNCLEAR, "http:200"),
-    ("bad request", shows(status=400), Seen.UNCLEAR, "http:400"),
-    ("who are you", shows(status=401), Seen.UNCLEAR, "http:401"),
-    ("not for you", shows(status=403), Seen.UNCLEAR, "http:403"),
-    ("slow down", shows(status=429), Seen.UNCLEAR, "http:429"),
+    ("bad request", shows(NONE, status=400), Seen.UNCLEAR, "http:400"),
+    ("who are you", shows(NONE, status=401), Seen.UNCLEAR, "http:401"),
+    ("not for you", shows(NONE, status=403), Seen.UNCLEAR, "http:403"),
+    ("slow down", shows(NONE, status=429), Seen.UNCLEAR, "http:429"),
     ("broken", shows(b'{"items":[{"id":"p-1"}]}', status=500), Seen.UNCLEAR, "http:500"),
-    ("away", shows(status=503), Seen.UNCLEAR, "http:503"),
+    ("away", shows(NONE, status=503), Seen.UNCLEAR, "http:503"),
     ("not modified", shows(b"", status=304), Seen.UNCLEAR, "http:304"),
     ("redirected", redirect("http://127.0.0.1:9/"), Seen.UNCLEAR, "http:302"),
     ("no answer", accept_then_close(), Seen.UNCLEAR, "http:no_answer"),

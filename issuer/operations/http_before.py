@@ -2,7 +2,7 @@
 
 Decides what of one declared answer is taken, and when it counts as the same. Rules: EFF-06 (declared reads, to the
 declared destination), EFF-07 (another entity tag or another fact, and the old binding cannot commit), POL-02 (facts
-are known to the issuer, not said by an actor).
+are known to the issuer, not said by an actor), ADR-0022.
 
 1. Preparation resolves the owner's literal host, reads once, and pins where it read beside what it read.
 2. A commit reads again at the pinned addresses, and compares. Between that and the write the service may still

@@ -1,7 +1,7 @@
 """HTTP inspection: one read, later, that finds out what became of an effect, whoever sent it.
 
 Decides what was seen, and nothing about what follows from it. Rules: REC-01 (bounded, starts nothing again), REC-02
-(an error, an empty answer, 401, 429, a timeout or a redirect never release anything), REC-05.
+(an error, an empty answer, 401, 429, a timeout or a redirect never release anything), REC-05, ADR-0022.
 
 | the service | seen |
 |---|---|

@@ -114,3 +114,20 @@ def test_what_is_found_without_its_cost_stays_unknown(till: Till) -> None:
     till.service.then_on_lookup(answer(200, body=body, effect=False))
     assert till.issuer.reconcile(effect).state == "unknown"
     assert books(till.issuer, "t1") == line(reserved=300)
+
+
+@pytest.mark.spec("EFF-02", "EFF-03", "POL-02")
+def test_an_address_with_the_effect_id_is_each_effects_own_and_changes_no_content_key(tmp_path: Path) -> None:
+    with Service(answer(201), answer(201)) as service:
+        changes = {
+            '/refunds", once = "Idempotency-Key" }': '/refunds/{effect_id}" }',
+            ', key_kept = "24h"': "",
+        }
+        made = standard_issuer(tmp_path / "f0", port=service.port, changes=changes)
+        with made.open() as issuer:
+            effects = [permitted(refund(issuer)) for _ in range(2)]
+            found = issuer._house.ledger.read(lambda view: [view.effect(EffectId(one)) for one in effects])
+            assert [issuer.commit(one).code for one in effects] == ["succeeded", "succeeded"]
+        assert [received.path for received in service.writes] == [f"/refunds/{one}" for one in effects]
+    keys = {one.content_key for one in found if one is not None}
+    assert len(keys) == 1

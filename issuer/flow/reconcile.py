@@ -368,6 +368,15 @@ def weighed(view: View, effect: Effect, attempt: Attempt, inspection: Inspection
     )
 
 
+def _restored_ms(view: View) -> InstantMs:
+    """Return when the last resend can have ended that a restore knows nothing of; 0 where nothing was restored.
+
+    A restore finds no other process at work, so whatever was tried after the backup had begun before it (LED-08).
+    """
+    first = view.epoch_after(view.head().epoch - 1)
+    return InstantMs(0 if first is None else first.at_ms + ATTEMPT_MS)
+
+
 def _why_not_conclusive(view: View, effect: Effect, attempt: Attempt) -> str | None:
     """Return why an absence proves nothing here, as one word; None where it does (REC-02).
 
@@ -383,4 +392,5 @@ def _why_not_conclusive(view: View, effect: Effect, attempt: Attempt) -> str | N
     counts_from = absence_counts_from(ended, claim)
     if counts_from is None:
         return "sender_not_gone"
+    counts_from = max(counts_from, _restored_ms(view))
     return None if attempt.began_ms >= counts_from + absence.after_ms else "absence_too_early"

@@ -345,7 +345,7 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
         TransitionName.EFFECT_ACKNOWLEDGED: _shape(
             _EFFECT | _named("evidence.class", "reason"), _ABOUT | _EVIDENCE
         ),
-        TransitionName.CONTENT_SHOWN: _shape(_EFFECT | _named("fields"), _ABOUT),
+        TransitionName.CONTENT_SHOWN: _shape(_EFFECT | _named("fields", "reason"), _ABOUT),
         TransitionName.EFFECT_OBLIGED: _shape(_EFFECT | _named("obligations"), _ABOUT),
         TransitionName.OBLIGATION_DONE: _shape(_EFFECT | _named("obligation", "late"), _ABOUT),
         TransitionName.INVOCATION_OPENED: _shape(

@@ -219,10 +219,21 @@ class Issuer:
         return commands.admit_host(self._visit("admit"), effect)
 
     def report(
-        self, effect: str, claim: str, *, succeeded: bool, cost: Mapping[str, int] | None = None
+        self,
+        effect: str,
+        claim: str,
+        *,
+        outcome: str | None = None,
+        succeeded: bool | None = None,
+        cost: Mapping[str, int] | None = None,
     ) -> Answer:
-        """Report what became of an admitted effect, with its claim."""
-        return commands.report(self._visit("report"), effect, claim, succeeded=succeeded, cost=cost)
+        """Report what became of an admitted effect, with its claim.
+
+        `outcome` is `succeeded`, `failed`, `no_effect` or `unknown`; `succeeded` is short for the first or the last of
+        them. A host's word releases nothing, unless the owner admitted it as a wrapper for the operation (REC-07).
+        """
+        said = outcome if outcome is not None else "succeeded" if succeeded else "unknown"
+        return commands.report(self._visit("report"), effect, claim, outcome=said, cost=cost)
 
     def reconcile(self, effect: str, *, resend: bool = False) -> Answer:
         """Look once at what became of an effect; with `resend`, send it again under its key where that is safe."""
@@ -256,9 +267,10 @@ class Issuer:
         """Say that what an effect obliged to was done (EFF-09)."""
         return commands.obligation_done(self._visit("obligation-done"), effect, name)
 
-    def show(self, effect: str) -> Answer:
-        """Show one effect."""
-        return commands.show(self._visit("show"), effect)
+    def show(self, effect: str, *, content: bool = False) -> Answer:
+        """Show one effect; with `content` the sensitive fields of its payload, once that is on record (LED-03)."""
+        visit = self._visit("show")
+        return commands.show_content(visit, effect) if content else commands.show(visit, effect)
 
     def list(self, states: Sequence[str] = ()) -> Answer:
         """List effects, in `states` where some are named."""

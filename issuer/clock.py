@@ -52,8 +52,27 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+_FIRST_MS: Final = 0
+_LAST_MS: Final = 253_402_300_799_999
+"""1970-01-01 and the last millisecond of the year 9999 (RFC 3339 has four digits for a year)."""
+
+
+def steady_s() -> float:
+    """Return seconds of a clock that never jumps and goes on while the machine is suspended; its zero means nothing.
+
+    Deadlines of senders run on it: one that slept through its deadline with the machine must not send (ADM-07).
+    """
+    kind = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if kind is None else time.clock_gettime(kind)
+
+
 def instant_text(instant: int) -> str:
-    """Return an instant as RFC 3339 in UTC with milliseconds, e.g. `2026-12-01T09:00:00.000Z`."""
+    """Return an instant as RFC 3339 in UTC with milliseconds, e.g. `2026-12-01T09:00:00.000Z`.
+
+    One that the calendar does not hold, which only an edited ledger has, is shown as the nearest that it does: what is
+    refused because of it has to be answered (LED-06).
+    """
+    instant = max(_FIRST_MS, min(instant, _LAST_MS))
     moment = datetime.fromtimestamp(instant // MS_PER_SECOND, tz=UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{instant % MS_PER_SECOND:03d}Z"
 

@@ -23,6 +23,7 @@ __all__ = [
     "request",
     "request_held",
     "show",
+    "show_content",
     "task_accept_overrun",
     "task_close",
     "task_freeze",
@@ -39,6 +40,7 @@ from issuer.commands.asking import request, request_held
 from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
+from issuer.commands.content import show_content
 from issuer.commands.invocations import (
     invocation_cancel,
     invocation_end,

@@ -175,8 +175,9 @@ def list_effects(visit: Visit, states: Sequence[str] = ()) -> Answer:
 
 
 def _rows(visit: Visit, view: View, wanted: Sequence[EffectState]) -> list[dict[str, object]]:
-    house, now, open_ones = visit.house, visit.house.now(), view.obligations_open()
-    rows: list[dict[str, object]] = []
+    """Return this caller's effects in `wanted` states, each with what is still to be done about it."""
+    house, open_ones, now = visit.house, view.obligations_open(), visit.house.now()
+    rows = []
     for effect in view.effects(states=wanted):
         if effect.caller != visit.caller.name:
             continue
@@ -193,8 +194,9 @@ def _rows(visit: Visit, view: View, wanted: Sequence[EffectState]) -> list[dict[
                 for one in open_ones.get(effect.effect_id, ())
             },
         }
-        is_unknown = effect.state is EffectState.UNKNOWN
-        rows.append({**row, **(unresolved_row(house, view, effect) if is_unknown else {})})
+        if effect.state is EffectState.UNKNOWN:
+            row.update(unresolved_row(house, view, effect))
+        rows.append(row)
     return rows
 
 

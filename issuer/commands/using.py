@@ -17,6 +17,7 @@ from issuer.flow.admit import Admitted, Attempt, Winner, admit, claim_hash, winn
 from issuer.flow.binding import Pinned
 from issuer.flow.capacity import restore_ballast
 from issuer.flow.dispatch import Send, Won, adapter_send, confirmed, dispatch, ended
+from issuer.flow.host_word import HostWord, host_outcome
 from issuer.flow.reference import (
     NOTHING_RESTATED,
     Restated,
@@ -35,12 +36,12 @@ from issuer.house import House, Visit
 from issuer.operations.contract import Order, Proof
 from issuer.operations.host_adapter import run_child
 from issuer.wire import Answer
-from ledger.errors import Fault
+from ledger.errors import Fault, LedgerCorrupt, Malformed
 from ledger.model import Effect, costs
 from ledger.port import Committed
 from ledger.refusals import RefusalCode
 from ledger.rules import refuse_state
-from ledger.states import SETTLED, UNUSED, EffectState
+from ledger.states import SETTLED, UNRESOLVED, UNUSED, EffectState
 
 
 def commit(visit: Visit, reference: str, restated: Restated = NOTHING_RESTATED) -> Answer:
@@ -52,6 +53,7 @@ def commit(visit: Visit, reference: str, restated: Restated = NOTHING_RESTATED) 
             return settled_answer(visit.house, effect)
         pinned = _bound(visit.house, effect, restated)
         if pinned.operation.is_sent_by_host:
+            _refuse_unresolved(effect)
             say = "The host sends this operation itself; use dispatch, or admit and report."
             raise RefusedError(RefusalCode.UNSUPPORTED, field="commit", say=say)
         return _used(visit, effect, pinned, adapter_send(visit.house, pinned))
@@ -66,11 +68,17 @@ def dispatch_child(visit: Visit, reference: str, argv: Sequence[str]) -> Answer:
         if effect.state in SETTLED:
             return settled_answer(visit.house, effect)
         pinned = _bound(visit.house, effect, NOTHING_RESTATED)
-        _demand_host(pinned, "dispatch")
+        _demand_host(effect, pinned, "dispatch")
 
         def send(order: Order) -> Outcome:
+            declared = pinned.operation.host
             result = run_child(
-                argv, effect_id=effect.effect_id, remaining_ms=order.remaining_ms, env=os.environ
+                argv,
+                effect_id=effect.effect_id,
+                deadline_ms=order.deadline_ms,
+                remaining_ms=order.remaining_ms,
+                env=os.environ,
+                passes=() if declared is None else declared.environment,
             )
             visit.house.observe(Reached.ANSWERED)
             succeeded = result.proof is Proof.SUCCEEDED
@@ -82,11 +90,15 @@ def dispatch_child(visit: Visit, reference: str, argv: Sequence[str]) -> Answer:
 
 
 def admit_host(visit: Visit, reference: str) -> Answer:
-    """Admit an effect that a host outside sends; the answer carries, once, the claim it reports with."""
+    """Admit an effect that a host outside sends.
+
+    The answer carries, once, the claim it reports with; until when it may send; and the key under which it sends where
+    the service knows idempotency keys, which is the effect's id and no secret.
+    """
 
     def run(effect: Effect) -> Answer:
         pinned = _bound(visit.house, effect, NOTHING_RESTATED)
-        _demand_host(pinned, "admit")
+        _demand_host(effect, pinned, "admit")
         winner = winner_outside()
         committed = _admitted(visit, effect, pinned, winner)
         claim = committed.value.claim
@@ -98,7 +110,11 @@ def admit_host(visit: Visit, reference: str) -> Answer:
             settle(visit, effect, winner.claim_hash, not_sent(reason))
             none = replace(effect, state=EffectState.NO_EFFECT)
             return answering.about(visit.house, str(RefusalCode.PREPARE_AGAIN), none)
-        more = {"claim": winner.secret, "deadline": instant_text(claim.deadline_ms)}
+        more = {
+            "claim": winner.secret,
+            "deadline": instant_text(claim.deadline_ms),
+            "service_key": effect.effect_id,
+        }
         return answering.about(
             visit.house, "admitted", replace(effect, state=EffectState.ADMITTED), more=more
         )
@@ -111,30 +127,59 @@ def report(
     reference: str,
     claim: str,
     *,
-    succeeded: bool,
+    outcome: str,
     cost: Mapping[str, int] | None = None,
 ) -> Answer:
     """Record a host's word about an effect that it was admitted to send (REC-07).
 
-    A word of success settles at the maximum at least; any other leaves the effect `unknown`.
+    `outcome` is one of `HostWord`. A word of success settles at the maximum at least, any other leaves the effect
+    `unknown`; but the first-hand report of a host that the owner admitted as a wrapper counts as it is.
     """
 
     def run(effect: Effect) -> Answer:
+        word = _host_word(outcome)
         reported = None if cost is None else costs(cost)
         for unit in reported or ():
             if unit not in visit.house.units:
                 # A unit is a name that the owner chose; a host's own words have no place in the trail (SEC-01).
                 raise unknown_unit(visit.house, "cost", unit)
-        outcome = host_claims(effect, succeeded=succeeded, reported=reported, source="host:report")
-        committed = settle(visit, effect, claim_hash(claim), outcome)
+        said = host_outcome(
+            effect,
+            word,
+            reported=reported,
+            source="host:report",
+            is_wrapper=_is_wrapper(visit.house, effect),
+        )
+        committed = settle(visit, effect, claim_hash(claim), said)
         if committed.refusal is not None:
             return answering.refused(visit.house, committed.refusal, committed.value)
-        after = replace(committed.value, state=outcome.target, sequence=committed.sequence)
-        if outcome.target is EffectState.UNKNOWN:
+        effect_id = effect.effect_id
+        after = visit.house.ledger.read(lambda view: view.effect(effect_id)) or committed.value
+        if after.state is EffectState.UNKNOWN:
             return answering.about(visit.house, str(RefusalCode.OUTCOME_UNKNOWN), after)
         return settled_answer(visit.house, after)
 
     return _referenced(visit, reference, run)
+
+
+def _host_word(outcome: str) -> HostWord:
+    try:
+        return HostWord(outcome)
+    except ValueError:
+        known = ", ".join(HostWord)
+        raise Malformed("not_one_of", "outcome", f"an outcome is one of {known}") from None
+
+
+def _is_wrapper(house: House, effect: Effect) -> bool:
+    """Say whether the host is an admitted wrapper under the contract that was bound (OPR-02, OPR-04).
+
+    Where that contract is not the one in force any more, nobody admits this host: its word is a claim.
+    """
+    try:
+        declared = bound_operation(house, effect).host
+    except (RefusedError, LedgerCorrupt):
+        return False
+    return declared is not None and declared.is_wrapper
 
 
 def _referenced(
@@ -178,8 +223,19 @@ def _demand_as_asked(house: House, effect: Effect, restated: Restated) -> None:
         raise RefusedError(no.code, field=no.field)
 
 
-def _demand_host(pinned: Pinned, command: str) -> None:
+def _refuse_unresolved(effect: Effect) -> None:
+    """Refuse what may have been sent for where it stands, before anything else is wrong with the command (SUR-05).
+
+    To be told of another command that sends would read like a reason to give it.
+    """
+    over = refuse_state(effect) if effect.state in UNRESOLVED else None
+    if over is not None:
+        raise RefusedError(over.code)
+
+
+def _demand_host(effect: Effect, pinned: Pinned, command: str) -> None:
     if not pinned.operation.is_sent_by_host:
+        _refuse_unresolved(effect)
         say = "The issuer sends this operation itself; use commit."
         raise RefusedError(RefusalCode.UNSUPPORTED, field=command, say=say)
 

@@ -66,6 +66,7 @@ class Pinned:
         return {
             "v": BINDING_VERSION,
             "payload": {name: self.values[name] for name in _non_public(self.operation)},
+            "secret": [field.name for field in self.operation.fields if field.exposure == "secret"],
             "resource_id": self.resource_id,
             "derived": self.derived(),
             "salts": dict(self.salts),
@@ -89,10 +90,15 @@ def _non_public(operation: Operation) -> tuple[str, ...]:
     return tuple(field.name for field in operation.fields if field.exposure != "public")
 
 
+def payload_part(name: str) -> str:
+    """Return the name of a payload field inside its commitment."""
+    return f"payload.{name}"
+
+
 def salted_parts(operation: Operation) -> tuple[str, ...]:
     """Return the names of the parts that need a salt: empty where every field is public."""
     fields = _non_public(operation)
-    return (*(f"payload.{name}" for name in fields), *DERIVED, "resource_id") if fields else ()
+    return (*(payload_part(name) for name in fields), *DERIVED, "resource_id") if fields else ()
 
 
 def hides_resource(operation: Operation) -> bool:
@@ -134,7 +140,7 @@ def binding_body(
     for field in operation.fields:
         value = pinned.values[field.name]
         payload[field.name] = (
-            value if field.exposure == "public" else _committed(pinned, f"payload.{field.name}", value)
+            value if field.exposure == "public" else _committed(pinned, payload_part(field.name), value)
         )
     resource_id: object = pinned.resource_id
     if hides_resource(operation):

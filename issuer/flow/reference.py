@@ -102,8 +102,10 @@ def bound_operation(house: House, effect: Effect) -> Operation:
 def open_binding(house: House, effect: Effect, operation: Operation) -> Pinned:
     """Return what an effect was bound to, with every protected part filled in and proven by the digest.
 
+    Its row is proven as well, before any adapter looks at a target that somebody else may have written there (LED-06).
+
     Raises:
-        RefusedError: `permit_broken`, where binding, cost or protected content are not those that were bound.
+        RefusedError: `permit_broken`, where binding, cost, protected content or row are not those that were bound.
     """
     return _opened(house, effect, operation, None)
 
@@ -160,6 +162,8 @@ def _opened(house: House, effect: Effect, operation: Operation, bound: Mapping[s
     again = binding_body(pinned, names, cost=cost, expires_ms=expires_ms, bound=bound)
     if again != effect.binding or not hmac.compare_digest(binding_digest(again), effect.binding_digest):
         raise broken
+    if not house.ledger.read(lambda view: view.is_genuine(effect)):
+        raise RefusedError(RefusalCode.PERMIT_BROKEN, field="effect")
     return pinned
 
 

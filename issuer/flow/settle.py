@@ -44,6 +44,7 @@ class Outcome:
         source, reference: where the word comes from, and the provider's own reference.
         reason: one snake_case word for why it is this outcome.
         attempt, seen: of a reconciliation, what was tried and what was seen; empty for first-hand words.
+        when_late: what the same word amounts to once the deadline has passed; None for the same (REC-07).
     """
 
     target: EffectState
@@ -54,6 +55,7 @@ class Outcome:
     charged: Amounts | None = None
     attempt: str = ""
     seen: str = ""
+    when_late: "Outcome | None" = None
 
 
 _PROOFS: Mapping[Proof, EffectState] = {
@@ -141,8 +143,10 @@ def settle(
     Raises:
         Fault: as `ledger.port.Ledger.transact`.
     """
+    said = outcome
 
     def decide(view: View, now: InstantMs) -> Verdict[Effect]:
+        nonlocal said
         current = view.effect(effect.effect_id)
         if current is None:
             gone, over = collected_since(view, effect), Refusal(code=RefusalCode.COLLECTED)
@@ -151,16 +155,17 @@ def settle(
         claim = view.claim(current.effect_id)
         no = refuse_claim(claim, claim_hash)
         late = current.state is not EffectState.ADMITTED or claim is None or now >= claim.deadline_ms
-        if no is None and not _is_news(view, current, outcome):
+        said = (outcome.when_late or outcome) if late else outcome
+        if no is None and not _is_news(view, current, said):
             no = refuse_settling(current) or Refusal(code=RefusalCode.OUTCOME_UNKNOWN)
         if no is not None:
             step = Step(transition=spans.refused(visit, no, effect=current))
             return Verdict(value=current, refusal=no, steps=(step,))
-        step = outcome_step(visit, view, current, outcome, late=late, now=now)
+        step = outcome_step(visit, view, current, said, late=late, now=now)
         return Verdict(value=current, refusal=refuse_settling(current), steps=(step,))
 
     committed = record_end(visit.house, decide)
-    if committed.refusal is None and outcome.target in SETTLED:
+    if committed.refusal is None and said.target in SETTLED:
         erase_content(visit.house, (effect,))
     return committed
 

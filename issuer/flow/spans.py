@@ -105,6 +105,18 @@ def unmoved(visit: Visit, effect: Effect, **attributes: AttributeValue) -> Trans
     return beside(visit, name, effect, **attributes)
 
 
+def content_shown(
+    visit: Visit, effect: Effect | Tombstone, fields: tuple[str, ...], *, reason: str
+) -> Transition:
+    """Return the transition of a look at protected content: the names of the fields that are shown, never a value."""
+    return Transition(
+        name=TransitionName.CONTENT_SHOWN,
+        story=effect.effect_id,
+        effect_id=effect.effect_id,
+        attributes={**_about(visit, effect), "permit.fields": fields, "permit.reason": reason},
+    )
+
+
 def refused(
     visit: Visit,
     refusal: Refusal,

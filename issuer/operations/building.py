@@ -20,23 +20,31 @@ from issuer.operations.http_inspect import HttpInspector, InspectSettings
 from issuer.operations.http_read import HttpReader
 from issuer.operations.http_settings import HttpSettings
 from issuer.operations.http_target import read_origin
+from issuer.profile import HostAdapter as DeclaredHost
 from issuer.profile import Inspect, Proves
 from issuer.profile import Operation as Declared
 from ledger.errors import Broken
+from ledger.model import DurationMs
 
-__all__ = ["Credentials", "built_parts"]
+__all__ = ["Credentials", "built_parts", "host_settings"]
 
 Credentials = Callable[[str], str]
 """Name to secret; asked when a service is asked, and not before."""
 
 
-def built_parts(declared: Declared, *, folder: Path, credentials: Credentials) -> Parts:
-    """Return what carries out an operation of ours: `http`, `file` or `host`; paths are relative to `folder`.
+def built_parts(
+    declared: Declared, *, folder: Path, credentials: Credentials, own: Parts | None = None
+) -> Parts:
+    """Return what carries out an operation; paths are relative to `folder`.
+
+    `own` is what was made for a third party's adapter. What an owner declares about reading a service before a decision
+    and for an inspection holds around it as around ours.
 
     Raises:
         ValueError: settings that no adapter can honour; the owner is at fault.
     """
-    adapter = _sender(declared, folder=folder, credentials=credentials)
+    sender = own.adapter if own is not None else _sender(declared, folder=folder, credentials=credentials)
+    adapter = sender
     if declared.before is not None:
         before = BeforeSettings(
             url=declared.before.url.parsed,
@@ -45,7 +53,19 @@ def built_parts(declared: Declared, *, folder: Path, credentials: Credentials) -
             facts=declared.before.facts,
         )
         adapter = ReadingAdapter(adapter, before, HttpReader(before.url, before.bearer, credentials))
-    return Parts(adapter=adapter, inspector=_inspector(declared, credentials=credentials))
+    inspector = None if own is None else own.inspector
+    if isinstance(sender, FileAdapter):
+        inspector = sender
+    return Parts(adapter=adapter, inspector=inspector or _inspector(declared, credentials=credentials))
+
+
+def host_settings(declared: DeclaredHost) -> HostSettings:
+    """Return what the owner declared about a host that sends by itself."""
+    return HostSettings(
+        deadline_ms=DurationMs(declared.deadline_ms),
+        wrapper_because=None if declared.wrapper is None else declared.wrapper.because,
+        environment=declared.environment,
+    )
 
 
 def _sender(declared: Declared, *, folder: Path, credentials: Credentials) -> Adapter:
@@ -73,7 +93,7 @@ def _sender(declared: Declared, *, folder: Path, credentials: Credentials) -> Ad
         )
         return FileAdapter(settings)
     if declared.host is not None:
-        return HostAdapter(HostSettings(deadline_ms=declared.host.deadline_ms))
+        return HostAdapter(host_settings(declared.host))
     raise Broken("an operation of a third party's adapter is built elsewhere")
 
 
@@ -91,7 +111,7 @@ def _parts(declared: Proves | Inspect | None) -> AnswerParts:
 def _inspector(declared: Declared, *, credentials: Credentials) -> Inspector | None:
     """Return who finds out at a service what became of an effect, whether the issuer sent it or a host (REC-01)."""
     inspect = declared.inspect
-    if inspect is None or declared.file is not None:
+    if inspect is None:
         return None
     settings = InspectSettings(
         found=inspect.found,

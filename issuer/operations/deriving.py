@@ -29,6 +29,12 @@ __all__ = ["DISPATCH_DEADLINE_MS", "Parts", "contract_of", "payload_fields", "pr
 DISPATCH_DEADLINE_MS: Final = DurationMs(60_000)
 """Time from admission to the end of an exchange that the issuer itself runs; a host declares its own."""
 
+FILE_ABSENCE: Final = Absence(
+    after_ms=DurationMs(1),
+    because="A file changes by one system call of the sender, and a process that is gone makes none.",
+)
+"""When an entry that is as it was proves that nothing happened; the adapter sees to the file system (ADR-0018)."""
+
 _FILE_ANSWERS: Final[Mapping[str, Mapping[str, Proof]]] = MappingProxyType(
     {
         "create": {"file:created": Proof.SUCCEEDED, "file:exists": Proof.NO_EFFECT},
@@ -37,6 +43,11 @@ _FILE_ANSWERS: Final[Mapping[str, Mapping[str, Proof]]] = MappingProxyType(
     }
 )
 """What the file adapter says, by action."""
+
+_WRAPPER_ANSWERS: Final[Mapping[str, Proof]] = MappingProxyType(
+    {f"host:{proof}": proof for proof in (Proof.SUCCEEDED, Proof.FAILED, Proof.NO_EFFECT)}
+)
+"""What the first-hand report of an admitted wrapper proves (ADR-0018)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +157,20 @@ def _answers(declared: Declared) -> Mapping[str, Proof]:
         return _FILE_ANSWERS[declared.file.action]
     if declared.python is not None:
         return {f"python:{proof}": Proof(proof) for proof in declared.python.proves}
-    return {}  # A host's word is a claim and proves nothing (REC-07).
+    if _is_wrapper(declared):
+        return _WRAPPER_ANSWERS
+    return {}  # The word of any other host is a claim and proves nothing (REC-07).
+
+
+def _is_wrapper(declared: Declared) -> bool:
+    return declared.host is not None and declared.host.wrapper is not None
 
 
 def _inspection(declared: Declared) -> InspectionTerms | None:
     if declared.python is not None and declared.python.absent is not None:
         return InspectionTerms(by="python", absence=_absence(declared.python.absent))
+    if declared.file is not None:
+        return InspectionTerms(by="file", absence=FILE_ABSENCE)
     if declared.inspect is not None:
         return InspectionTerms(by="http", absence=_absence(declared.inspect.absent))
     return None
@@ -160,6 +179,8 @@ def _inspection(declared: Declared) -> InspectionTerms | None:
 def _charges(declared: Declared) -> bool:
     if declared.python is not None:
         return declared.python.charges
+    if _is_wrapper(declared):
+        return True
     return declared.proves is not None and bool(declared.proves.charged)
 
 

@@ -14,13 +14,17 @@ OPR-04, REP-04, REP-05.
 
 A crash leaves the old or the complete new content, never a part. It can leave a staged name behind; nothing
 sweeps it, because deleting is an effect of its own, and it never counts as the target. Replacing keeps the
-permission bits and loses extended attributes. Next: `issuer.flow` settles the answer.
+permission bits and loses extended attributes.
+
+The deadline is looked at once more right before the system call of step 3. A process that is stopped between the
+two and goes on later changes the entry late: nobody can have released the effect meanwhile, since that demands
+that its sender is gone (ADM-07).
+Next: `issuer.flow` settles the answer; `file_inspection` says later what is there.
 """
 
 import os
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,21 +32,27 @@ from functools import partial
 from pathlib import Path
 from typing import Final, assert_never
 
+from issuer.clock import steady_s
 from issuer.operations.contract import (
     Answer,
+    Inspection,
+    Look,
     NotDispatchedError,
     Order,
     Preparation,
     PreparationRefusedError,
     Proof,
     Request,
+    Seen,
 )
 from issuer.operations.declaration import Abilities, ConditionalWrite
+from issuer.operations.file_inspection import Expected, look_at_entry
 from issuer.operations.file_place import (
     STAGED_PREFIX,
     Content,
     Place,
     PlaceRefusedError,
+    change_stamp,
     entry_identity,
     identity,
     open_content,
@@ -62,7 +72,13 @@ _NEW_MODE: Final = 0o644
 """Mode of a created file before the account's umask."""
 
 _STAGED_MODE: Final = 0o600
-_SOURCES: Final = ("file_adapter.py", "file_place.py", "templates.py", "contract.py", "implementation.py")
+_SOURCES: Final = (
+    *("file_adapter.py", "file_inspection.py", "file_place.py"),
+    *("templates.py", "contract.py", "implementation.py"),
+)
+_DIRECTORY_SEEN: Final = "directory_changed"
+"""Pinned for inspection alone: a directory changes for many reasons, and none of them voids a permit."""
+
 _OWN_REASONS: Final = frozenset({"content_too_large", "not_staged"})
 _PERMISSIONS: Final = 0o777
 _OCTAL: Final = re.compile(r"[0-7]{4}")
@@ -117,11 +133,11 @@ class FileSettings:
 
 
 class FileAdapter:
-    """Implements `contract.Adapter` for one declared file operation."""
+    """Implements `contract.Adapter` and `contract.Inspector` for one declared file operation."""
 
     kind: Final = "file"
 
-    def __init__(self, settings: FileSettings, *, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: FileSettings, *, ticks: Callable[[], float] = steady_s) -> None:
         """Take the owner's settings and monotonic seconds."""
         self._settings = settings
         self._root = Path(os.path.realpath(settings.root))
@@ -185,7 +201,9 @@ class FileAdapter:
                 actual, preconditions = self._pins(place)
         except PlaceRefusedError as refused:
             return refused.code
-        is_same = actual == preparation.actual and preconditions == preparation.preconditions
+        is_same = actual == preparation.actual and _holding(preconditions) == _holding(
+            preparation.preconditions
+        )
         return None if is_same else "target_changed"
 
     def dispatch(self, order: Order) -> Answer:
@@ -210,11 +228,39 @@ class FileAdapter:
                 reason = ""
             if change is None:
                 raise NotDispatchedError(reason if reason in _OWN_REASONS else "target_changed")
-            self._check_time(end_s)
-            # The entry may change from here on: nothing below raises NotDispatchedError (REP-05).
-            return change()
+            # The last look at the clock is right before the system call. The entry may change from there on: nothing
+            # below it raises NotDispatchedError (REP-05).
+            return change(lambda: self._check_time(end_s))
 
-    def _make_ready(self, order: Order, opened: ExitStack) -> Callable[[], Answer]:
+    def inspect(self, look: Look) -> Inspection:
+        """Look at the entry, and say whether it shows this effect (REC-02); whatever goes wrong is unclear.
+
+        The source is `file:` and what was seen. No reference, and no charge: a file has neither.
+        """
+        end_s = self._ticks() + look.remaining_ms / 1000
+        try:
+            with self._place(look.request) as place:
+                pinned = look.preparation.actual
+                is_there = all(pinned.get(part) == found for part, found in _entry(place).items())
+                seen = Seen.DIFFERS
+                if is_there:
+                    seen = look_at_entry(place, self._expected(look), lambda: self._ticks() < end_s)
+        except (PlaceRefusedError, OSError):
+            seen = Seen.UNCLEAR
+        return Inspection(seen=seen, source=f"{self.kind}:{seen}")
+
+    def _expected(self, look: Look) -> Expected:
+        """Return what the entry would show, if the effect happened and if it did not."""
+        template, pinned = self._settings.content, look.preparation
+        is_create = self._settings.action is FileAction.CREATE
+        return Expected(
+            directory=pinned.preconditions.get(_DIRECTORY_SEEN),
+            old=None if is_create else {**pinned.preconditions, "file": pinned.actual.get("file")},
+            new=None if template is None else self._content(look.request, look.effect_id),
+            names_effect=template is not None and any(place.is_effect_id for place in template.placeholders),
+        )
+
+    def _make_ready(self, order: Order, opened: ExitStack) -> "_Change":
         """Stage the content, compare what was pinned, and return the one step that is left."""
         action = self._settings.action
         content = self._content(order.request, order.effect_id)
@@ -269,11 +315,18 @@ class FileAdapter:
         if self._settings.action is FileAction.CREATE:
             if entry_identity(place) is not None:
                 raise PlaceRefusedError("file_exists")
-            return _entry(place), {"file": "absent"}
+            seen = change_stamp(os.fstat(place.directory_fd))
+            return _entry(place), {"file": "absent", _DIRECTORY_SEEN: seen}
         if not place.is_private:
             raise PlaceRefusedError("root_not_private")
         with open_content(place) as (_descriptor, content):
             return _entry(place, content), _conditions(content)
+
+
+_Gate = Callable[[], None]
+"""Raises `NotDispatchedError` after the deadline; called right before the one system call."""
+
+_Change = Callable[[_Gate], Answer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,7 +358,17 @@ def _entry(place: Place, content: Content | None = None) -> dict[str, object]:
 
 def _conditions(content: Content) -> dict[str, object]:
     """Return what must still hold of the file at commit."""
-    return {"size": content.size, "sha256": content.sha256, "mode": f"{content.mode:04o}"}
+    return {
+        "size": content.size,
+        "sha256": content.sha256,
+        "mode": f"{content.mode:04o}",
+        "changed": content.changed,
+    }
+
+
+def _holding(preconditions: Mapping[str, object]) -> dict[str, object]:
+    """Return what of the preconditions has to hold at commit."""
+    return {name: value for name, value in preconditions.items() if name != _DIRECTORY_SEEN}
 
 
 def _pinned_mode(pinned: Preparation) -> int:
@@ -370,12 +433,14 @@ def _write(descriptor: int, content: bytes) -> None:
     os.fsync(descriptor)
 
 
-def _create(place: Place, staged: _Staged) -> Answer:
+def _create(place: Place, staged: _Staged, gate: _Gate) -> Answer:
     """Give the staged content the name, unless the name is taken."""
     made = identity(os.fstat(staged.descriptor))
     into = place.directory_fd
+    has_descriptors = Path(_DESCRIPTORS).is_dir()
+    gate()
     try:
-        if Path(_DESCRIPTORS).is_dir():
+        if has_descriptors:
             # By descriptor: a staged name in a shared directory could have been exchanged for another file.
             os.link(f"{_DESCRIPTORS}/{staged.descriptor}", place.name, dst_dir_fd=into, follow_symlinks=True)
         elif staged.name is not None:
@@ -390,9 +455,10 @@ def _create(place: Place, staged: _Staged) -> Answer:
     return Answer(proof=Proof.SUCCEEDED, source="file:created")
 
 
-def _replace(place: Place, staged: _Staged, old: _Old) -> Answer:
+def _replace(place: Place, staged: _Staged, old: _Old, gate: _Gate) -> Answer:
     """Put the staged content in the place of the old one."""
     made = identity(os.fstat(staged.descriptor))
+    gate()
     os.rename(str(staged.name), place.name, src_dir_fd=place.directory_fd, dst_dir_fd=place.directory_fd)
     os.fsync(place.directory_fd)
     if entry_identity(place) != made or not _is_gone(old):
@@ -400,8 +466,9 @@ def _replace(place: Place, staged: _Staged, old: _Old) -> Answer:
     return Answer(proof=Proof.SUCCEEDED, source="file:replaced")
 
 
-def _delete(place: Place, old: _Old) -> Answer:
+def _delete(place: Place, old: _Old, gate: _Gate) -> Answer:
     """Take the entry away."""
+    gate()
     os.unlink(place.name, dir_fd=place.directory_fd)
     os.fsync(place.directory_fd)
     if entry_identity(place) is not None or not _is_gone(old):

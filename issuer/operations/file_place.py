@@ -30,7 +30,9 @@ FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 STAGED_PREFIX: Final = ".permit-staged-"
 """Names that the adapter writes to first; no path of an actor may begin one of its names like this."""
 
-_READ_BYTES: Final = 1024 * 1024
+READ_BYTES: Final = 1024 * 1024
+"""Bytes of one read."""
+
 _HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -63,18 +65,27 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A regular file that was read through an open descriptor; size in bytes, digest in hex."""
+    """A regular file that was read through an open descriptor; size in bytes, digest in hex.
+
+    `changed` tells a file that was restored, with the old content and even the old number, from one left alone.
+    """
 
     identity: str
     size: int
     sha256: str
     mode: int
     modified_ns: int
+    changed: str
 
 
 def identity(found: os.stat_result) -> str:
     """Return device and inode as text, as the inodes of some file systems are beyond 2^53."""
     return f"{found.st_dev}:{found.st_ino}"
+
+
+def change_stamp(found: os.stat_result) -> str:
+    """Return the change time (ctime), which no program can set, in nanoseconds; as text, as it is beyond 2^53."""
+    return str(found.st_ctime_ns)
 
 
 def split_path(path: str) -> tuple[str, ...]:
@@ -191,7 +202,7 @@ def _read_content(descriptor: int) -> Content:
     if not is_own(found):
         raise PlaceRefusedError("file_not_private")
     hasher, size = hashlib.sha256(), 0
-    while block := os.read(descriptor, _READ_BYTES):
+    while block := os.read(descriptor, READ_BYTES):
         size += len(block)
         if size > FILE_BYTES_MAX:
             raise PlaceRefusedError("file_too_large")
@@ -202,4 +213,5 @@ def _read_content(descriptor: int) -> Content:
         sha256=hasher.hexdigest(),
         mode=stat.S_IMODE(found.st_mode),
         modified_ns=found.st_mtime_ns,
+        changed=change_stamp(found),
     )

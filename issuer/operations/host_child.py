@@ -4,10 +4,11 @@ Decides when the command counts as started, when it must end, and what its end p
 
 1. A command that could not be executed was never started: `NotDispatchedError`. Everything later is unknown
    unless it ends by itself (REP-05).
-2. It runs in a session and process group of its own, with the effect id and nothing of the issuer's settings
-   in its environment. What it prints goes to our standard error; standard output belongs to the answer.
+2. It runs in a session and process group of its own, with a clean environment (`host_environment`). What it
+   prints goes to our standard error; standard output belongs to the answer.
 3. At the deadline it is dead: the group gets SIGTERM a short grace before, SIGKILL at the deadline. An
-   interrupt of ours ends it the same way, and is reported, not raised.
+   interrupt of ours ends it the same way, and is reported, not raised. After the deadline nothing is started:
+   the last look at the clock is in the new process itself (`host_launch`).
 4. When the command ends, whatever it left running ends with it: the group, and what carries the effect's
    mark. A watching process does the same should we be killed.
 5. Exit code 0 is the host's own claim of success (REC-07). Any other end proves nothing.
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,9 +30,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from issuer.clock import steady_s
 from issuer.operations.contract import NotDispatchedError, Proof
-from issuer.operations.host_watch import DONE, GROUP, MARK, end_group, end_marked
-from ledger.model import DurationMs, EffectId
+from issuer.operations.host_environment import clean_environment
+from issuer.operations.host_launch import LATE, NOT_STARTED
+from issuer.operations.host_watch import DONE, GROUP, end_group, end_marked
+from ledger.model import DurationMs, EffectId, InstantMs
 
 GRACE_S_MAX: Final = 2.0
 """Seconds between SIGTERM and SIGKILL: enough to remove temporary files, too short to finish an upload."""
@@ -39,14 +43,16 @@ GRACE_S_MAX: Final = 2.0
 GRACE_SHARE: Final = 0.1
 """Share of a short deadline that may be grace, so that a command keeps most of its time."""
 
-WATCH_MARGIN_S: Final = 2.0
+WATCH_MARGIN_S: Final = 0.25
 """Seconds after the deadline at which the watching process acts by itself, as when we are stopped."""
 
 _POLL_S: Final = 0.01
 _REAP_S_MAX: Final = 10.0
-_OWN_SETTINGS: Final = "ISSUER_"
 _INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STDERR: Final = 2
+_LAUNCHER: Final = Path(__file__).with_name("host_launch.py")
+_LANGUAGE: Final = "LC_CTYPE"
+_WORD_BYTES_MAX: Final = 64
 
 
 class ChildEnd(StrEnum):
@@ -90,39 +96,38 @@ def run_child(
     argv: Sequence[str],
     *,
     effect_id: EffectId,
+    deadline_ms: InstantMs,
     remaining_ms: DurationMs,
     env: Mapping[str, str],
+    passes: Collection[str] = (),
     inherit_stdin: bool = False,
-    ticks: Callable[[], float] = time.monotonic,
 ) -> ChildResult:
     """Run a command to its end or to the deadline, whichever comes first.
 
     Args:
         argv: program and arguments; the program is looked up on the PATH of `env`. No shell.
-        effect_id: goes into the environment as PERMIT_EFFECT.
-        remaining_ms: milliseconds until the claim's deadline.
-        env: the host's environment; names that begin with ISSUER_ are left out.
+        effect_id: goes into the environment as PERMIT_EFFECT_ID.
+        deadline_ms: the claim's deadline; goes into the environment as PERMIT_DEADLINE.
+        remaining_ms: milliseconds until then.
+        env: the host's environment, of which little is passed on (`host_environment`).
+        passes: further names that the owner lets through.
         inherit_stdin: give it our standard input instead of an empty one.
-        ticks: monotonic seconds.
 
     Raises:
         NotDispatchedError: `deadline_passed`, `interrupted` before the start, or `command_not_started`.
     """
-    end_s = ticks() + remaining_ms / 1000
+    end_s = steady_s() + remaining_ms / 1000
     if remaining_ms <= 0:
         raise NotDispatchedError("deadline_passed")
-    environment = {name: value for name, value in env.items() if not name.startswith(_OWN_SETTINGS)}
-    environment[MARK] = effect_id
+    environment = clean_environment(env, effect_id=effect_id, deadline_ms=deadline_ms, passes=passes)
     with _noted_interrupts() as noted, _watching(effect_id, remaining_ms / 1000) as watcher:
         if noted:
             raise NotDispatchedError("interrupted")
-        if ticks() >= end_s:
-            raise NotDispatchedError("deadline_passed")
-        child = _start(argv, environment, inherit_stdin=inherit_stdin)
+        child = _start(argv, environment, end_s, inherit_stdin=inherit_stdin)
         try:
             _tell(watcher, GROUP + str(child.pid).encode() + b"\n")
             grace_s = min(GRACE_S_MAX, GRACE_SHARE * remaining_ms / 1000)
-            return _await_end(child, noted, end_s, grace_s, ticks)
+            return _await_end(child, noted, end_s, grace_s)
         finally:
             # The leader is not collected yet, so its number still names this group and no other.
             end_group(child.pid, signal.SIGKILL)
@@ -131,22 +136,55 @@ def run_child(
             child.wait(_REAP_S_MAX)
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], *, inherit_stdin: bool) -> subprocess.Popen[bytes]:
+def _start(
+    argv: Sequence[str], env: Mapping[str, str], end_s: float, *, inherit_stdin: bool
+) -> subprocess.Popen[bytes]:
     """Start the command, or prove that it was not."""
-    child = None
-    # An error of `exec` is reported through a pipe before this returns; ValueError is a NUL in an argument.
+    child, word = None, NOT_STARTED
+    reading, writing = os.pipe()
+    try:
+        with os.fdopen(reading, "rb") as told:
+            try:
+                child = _launched(argv, env, end_s, writing, inherit_stdin=inherit_stdin)
+            finally:
+                os.close(writing)
+            if child is not None:
+                # Empty once it runs, and also where the launcher died: that may have been the command already.
+                word = told.read(_WORD_BYTES_MAX)
+    except BaseException:
+        _discard(child)
+        raise
+    if child is not None and not word:
+        return child
+    _discard(child)
+    raise NotDispatchedError((LATE if word == LATE else NOT_STARTED).decode())
+
+
+def _launched(
+    argv: Sequence[str], env: Mapping[str, str], end_s: float, pipe: int, *, inherit_stdin: bool
+) -> subprocess.Popen[bytes] | None:
+    """Start what becomes the command; None where even that cannot be started."""
+    language = f"={env[_LANGUAGE]}" if _LANGUAGE in env else ""
+    own = [sys.executable, "-I", "-S", str(_LAUNCHER), str(pipe), repr(end_s), language]
+    # ValueError is a NUL in an argument.
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         if argv:
-            child = subprocess.Popen(  # noqa: S603 - the host's own command, started without a shell
-                list(argv),
+            return subprocess.Popen(  # noqa: S603 - the host's own command, started without a shell
+                [*own, *argv],
                 stdin=None if inherit_stdin else subprocess.DEVNULL,
                 stdout=_STDERR,
                 env=env,
+                pass_fds=(pipe,),
                 start_new_session=True,
             )
-    if child is None:
-        raise NotDispatchedError("command_not_started")
-    return child
+    return None
+
+
+def _discard(child: subprocess.Popen[bytes] | None) -> None:
+    """End a launcher that became nothing, and collect it."""
+    if child is not None:
+        child.kill()
+        child.wait(_REAP_S_MAX)
 
 
 def _await_end(
@@ -154,13 +192,12 @@ def _await_end(
     noted: list[int],
     end_s: float,
     grace_s: float,
-    ticks: Callable[[], float],
 ) -> ChildResult:
     """Wait without collecting the child; ask it to end, and then make it end."""
     asked: ChildEnd | None = None
     kill_s = end_s
     while (ended := _look(child)) is None:
-        now_s = ticks()
+        now_s = steady_s()
         if asked is None and (noted or now_s >= end_s - grace_s):
             asked = ChildEnd.INTERRUPTED if noted else ChildEnd.DEADLINE
             kill_s = min(end_s, now_s + grace_s)

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-MARK: Final = "PERMIT_EFFECT"
+MARK: Final = "PERMIT_EFFECT_ID"
 """Name of the variable that carries the effect id."""
 
 SWEEPS_MAX: Final = 200
@@ -31,6 +31,13 @@ GROUP: Final = b"group "
 
 _PROCESSES: Final = Path("/proc")
 _MESSAGE_BYTES_MAX: Final = 64
+_WAIT_S_MAX: Final = 1.0
+
+
+def now_s() -> float:
+    """Return seconds of a clock that goes on while the machine is suspended, as `issuer.clock.steady_s` does."""
+    kind = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if kind is None else time.clock_gettime(kind)
 
 
 def end_group(group: int, number: signal.Signals) -> None:
@@ -81,10 +88,14 @@ def _kill_if_marked(pid: int, effect_id: str) -> None:
 
 def watch(effect_id: str, seconds: float) -> None:
     """Wait for `DONE` on standard input; at its end, or after so many seconds, end the effect's processes."""
-    end_s = time.monotonic() + seconds
+    end_s = now_s() + seconds
     heard = b""
     while DONE not in heard:
-        readable, _, _ = select.select([0], [], [], max(end_s - time.monotonic(), 0))
+        left_s = max(end_s - now_s(), 0)
+        # What is waited for in one piece is not counted while the machine is suspended.
+        readable, _, _ = select.select([0], [], [], min(left_s, _WAIT_S_MAX))
+        if not readable and left_s > _WAIT_S_MAX:
+            continue
         message = os.read(0, _MESSAGE_BYTES_MAX) if readable else b""
         if not message:
             _end_all(heard, effect_id)

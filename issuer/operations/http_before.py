@@ -97,9 +97,8 @@ class ReadingAdapter:
         self._inner = inner
         self._settings = settings
         self._reader = reader
-        self._implementation = implementation_digest(
-            inner.kind, _SOURCES, {"sends": inner.implementation, "before": settings.digest_body()}
-        )
+        self._known = ("", "")
+        self._known = (inner.implementation, self.implementation)
 
     @property
     def kind(self) -> str:
@@ -108,8 +107,12 @@ class ReadingAdapter:
 
     @property
     def implementation(self) -> str:
-        """Digest (hex) of this code, its settings, and the implementation that sends (OPR-02)."""
-        return self._implementation
+        """Digest (hex) of this code, its settings, and the implementation that sends, as it is now (OPR-02)."""
+        sends, known = self._inner.implementation, self._known
+        if known[0] == sends:
+            return known[1]
+        said = {"sends": sends, "before": self._settings.digest_body()}
+        return implementation_digest(self._inner.kind, _SOURCES, said)
 
     @property
     def abilities(self) -> Abilities:

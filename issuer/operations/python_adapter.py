@@ -101,11 +101,13 @@ class PythonAdapter:
         self._settings = settings
         self._inner: _Inner = inner  # type: ignore[assignment]  # its methods were looked for just above
         self._code = code
+        self._known = (settings.admitted, _implementation(settings, settings.admitted))
 
     @property
     def implementation(self) -> str:
         """Digest (hex) of the adapter's files as they are now, our own, and its settings (OPR-02)."""
-        return _implementation(self._settings, self._code)
+        now, known = _digest(self._code), self._known
+        return known[1] if known[0] == now else _implementation(self._settings, now)
 
     @property
     def abilities(self) -> Abilities:
@@ -253,8 +255,8 @@ class _Inner:
     def inspect(self, look: Look) -> object: ...
 
 
-def _implementation(settings: PythonSettings, code: Code) -> str:
-    said = {"adapter": settings.adapter, "code": _digest(code), "settings": dict(settings.settings)}
+def _implementation(settings: PythonSettings, code: str) -> str:
+    said = {"adapter": settings.adapter, "code": code, "settings": dict(settings.settings)}
     return implementation_digest("python", _SOURCES, said)
 
 

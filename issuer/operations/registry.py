@@ -12,10 +12,11 @@ from types import MappingProxyType
 from typing import Final
 
 from issuer.operations.admitted_code import Factory
-from issuer.operations.building import Credentials, built_parts
+from issuer.operations.building import Credentials, built_parts, host_settings
 from issuer.operations.contract import Absence, Adapter, Inspector
 from issuer.operations.declaration import Contract, RegistrationCode, RegistrationRefusedError, register
 from issuer.operations.deriving import Parts, contract_of
+from issuer.operations.host_adapter import HostSettings
 from issuer.operations.payload import Field
 from issuer.operations.python_building import built_python
 from issuer.operations.templates import Template
@@ -60,6 +61,7 @@ class Operation:
         absence: when not finding it proves that nothing happened, or None for never (REC-02).
         reads_service: whether preparing, and looking again before a commit, asks a service (EFF-06).
         resend: whether the contract proves that the same key cannot create another effect (REC-03).
+        host: what the owner declared about a host that sends by itself; None where the issuer sends.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Operation:
     absence: Absence | None = None
     reads_service: bool = False
     resend: bool = False
+    host: HostSettings | None = None
 
     @property
     def is_sent_by_host(self) -> bool:
@@ -119,10 +122,8 @@ def build_operations(
     built = {}
     for name, declared in profile.operations.items():
         try:
-            if declared.python is not None:
-                parts = built_python(name, declared.python, adapters)
-            else:
-                parts = built_parts(declared, folder=folder, credentials=credentials)
+            own = None if declared.python is None else built_python(name, declared.python, adapters)
+            parts = built_parts(declared, folder=folder, credentials=credentials, own=own)
         except ValueError as fault:
             # Our own settings say in one sentence of ours what they refuse.
             say = str(fault)
@@ -155,6 +156,7 @@ def _operation(profile: Profile, name: str, parts: Parts) -> Operation:
         absence=None if terms.inspection is None else terms.inspection.absence,
         reads_service=declared.before is not None or declared.python is not None,
         resend=terms.resend is not None,
+        host=None if declared.host is None else host_settings(declared.host),
     )
 
 

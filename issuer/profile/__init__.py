@@ -31,6 +31,7 @@ from issuer.profile.models import (
     Resource,
     Sink,
     Visibility,
+    Wrapper,
 )
 from issuer.profile.profile import Profile, class_digest, cost_range, operation_digest
 from issuer.profile.reading import load_profile, parse_profile
@@ -70,6 +71,7 @@ __all__ = [
     "TemplateText",
     "Unserved",
     "Visibility",
+    "Wrapper",
     "class_digest",
     "cost_range",
     "load_profile",

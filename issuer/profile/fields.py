@@ -49,6 +49,7 @@ __all__ = [
     "Distinct",
     "Duration",
     "EffectsMax",
+    "EnvironmentName",
     "FieldName",
     "FieldRef",
     "FormatNumber",
@@ -92,6 +93,7 @@ _DURATION: Final = re.compile(r"([1-9][0-9]{0,8})(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _UID_LOGIN: Final = re.compile(r"uid:(0|[1-9][0-9]{0,9})")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_VARIABLE: Final = re.compile(r"(?!ISSUER_|PERMIT_)[A-Za-z_][A-Za-z0-9_]{0,63}")
 _POINTER: Final = re.compile(r"(/([^~/]|~[01])*)+")
 _AUTHORITY: Final = re.compile(r"(https?)://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?(?=[/?]|$)")
 _URL_CHARACTERS: Final = re.compile(r"[!-~]*")
@@ -228,6 +230,15 @@ def _check_login(value: str) -> str:
 def _check_digest(value: str) -> str:
     if _DIGEST.fullmatch(value) is None:
         raise refused(FindingCode.BAD_VALUE, "A digest is 64 lower-case hexadecimal digits.")
+    return value
+
+
+def _check_variable(value: str) -> str:
+    if _VARIABLE.fullmatch(value) is None:
+        message = (
+            "A variable is 1 to 64 letters, digits or _, and none of the issuer's own (ISSUER_, PERMIT_)."
+        )
+        raise refused(FindingCode.BAD_NAME, message)
     return value
 
 
@@ -396,6 +407,9 @@ Text = Annotated[
 ]
 Login = Annotated[str, AfterValidator(_check_login), Says(words='`"uid:N"` or `"token"`')]
 Digest = Annotated[str, AfterValidator(_check_digest), Says(words="SHA-256 in 64 hexadecimal digits")]
+EnvironmentName = Annotated[
+    str, AfterValidator(_check_variable), Says(words="name of an environment variable")
+]
 HeaderName = Annotated[str, AfterValidator(_check_header), Says(words="HTTP header name")]
 JsonPointer = Annotated[str, AfterValidator(_check_pointer), Says(words="JSON pointer (RFC 6901)")]
 Url = Annotated[str, AfterValidator(_check_url), Says(words="http or https URL with a fixed host")]

@@ -24,6 +24,7 @@ from issuer.profile.fields import (
     Distinct,
     Duration,
     EffectsMax,
+    EnvironmentName,
     FieldName,
     FormatNumber,
     FrozenMap,
@@ -86,6 +87,7 @@ __all__ = [
     "Sink",
     "Table",
     "Visibility",
+    "Wrapper",
 ]
 
 Mode = Literal["strict", "ordinary"]
@@ -339,10 +341,22 @@ class Proves(Table):
     )
 
 
+class Wrapper(Table):
+    """`host.wrapper`: the host's first-hand report counts as it is, and not as a claim (OPR-04, REC-07)."""
+
+    because: Text = Field(description="What constrains the effect to the permitted one, and observes it.")
+
+
 class HostAdapter(Table):
     """`host`: the host sends and reports; the issuer only grants."""
 
     deadline_ms: Duration = Field(alias="deadline", description="Time to report; afterwards: unknown.")
+    wrapper: Wrapper | None = Field(
+        default=None, description="Admits the host as a constraining wrapper; without it its word is a claim."
+    )
+    environment: Distinct[EnvironmentName] = Field(
+        default=(), description="Variables that `issuer dispatch` also passes to the command."
+    )
 
 
 class FileAdapter(Table):

@@ -48,6 +48,7 @@ from issuer.profile.models import (
     Resource,
     Sink,
     Table,
+    Wrapper,
 )
 from issuer.profile.reading import parse_profile
 from issuer.profile.unserved import UNSERVED
@@ -72,6 +73,7 @@ _TABLES: Final[tuple[tuple[str, type[Table]], ...]] = (
     ("operation.NAME.http", HttpAdapter),
     ("operation.NAME.proves", Proves),
     ("operation.NAME.host", HostAdapter),
+    ("operation.NAME.host.wrapper", Wrapper),
     ("operation.NAME.file", FileAdapter),
     ("operation.NAME.python", PythonAdapter),
     ("operation.NAME.inspect", Inspect),

@@ -1,4 +1,4 @@
-"""What spans after a backup tell: tasks that were opened, narrowed or ended, and effects that were admitted.
+"""What spans after a backup tell: what became of tasks, which effects were admitted, which invocations ended.
 
 Rules: LED-08. Whoever can write a sink's file can go on in it with spans of their own, so only what takes away or holds
 is heard: an admission, a new task (which stays frozen), a freeze, a closure, a lower ceiling. A grant, a thaw or an
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from audit.sinks.reading import ReadSpan
+from ledger.invocations import InvocationOutcome
 from ledger.model import (
     PERMIT_ID_PATTERN,
     TASK_ID_PATTERN,
@@ -39,7 +40,7 @@ _ADMITS: Final = frozenset({TransitionName.EFFECT_ADMITTED, TransitionName.EFFEC
 _ENDS: Final = frozenset(
     {TransitionName.EFFECT_SUCCEEDED, TransitionName.EFFECT_FAILED, TransitionName.EFFECT_NO_EFFECT}
 )
-_HEARD: Final = _TASKS | _BEFORE | _ADMITS | _ENDS
+_HEARD: Final = _TASKS | _BEFORE | _ADMITS | _ENDS | {TransitionName.INVOCATION_ENDED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,7 @@ class Retold:
 
     tasks: list[TaskEvent] = field(default_factory=list)
     effects: dict[EffectId, EffectStory] = field(default_factory=dict)
+    invocations: dict[str, InvocationOutcome] = field(default_factory=dict)
     last_ms: int = 0
     heard: set[bytes] = field(default_factory=set)
 
@@ -123,6 +125,9 @@ class Retold:
         transition = span.transition()
         if transition.name in _TASKS:
             self._hear_task(transition, span)
+        elif transition.name is TransitionName.INVOCATION_ENDED:
+            told = str(transition.attributes["permit.outcome"])
+            self.invocations.setdefault(transition.story, InvocationOutcome(told))
         elif transition.effect_id is not None:
             self._hear_effect(transition, transition.effect_id, sink, span)
 

@@ -2,13 +2,15 @@
 
 Rules: LED-08. In order: the span that begins the epoch; tasks that were opened, narrowed or ended after the backup;
 admissions after it, replayed as `unknown` with all that they hold; admissions of the backup, `unknown` as well, since
-their senders are gone; every other permit and preparation, revoked. Without a complete sink, every open task is frozen.
+their senders are gone; every other permit and preparation, revoked; every open invocation, ended. Without
+a complete sink, every open task is frozen.
 Nothing here releases anything or gives authority.
 Next: `issuer.restore.restoring` writes them.
 """
 
 from audit.sinks.epochs import LEFT, left_text
 from issuer.restore.effect_steps import EffectSteps
+from issuer.restore.invocation_steps import invocation_steps
 from issuer.restore.plan import Outcome, Plan, common
 from issuer.restore.task_steps import TaskSteps
 from ledger.changes import Step
@@ -34,7 +36,8 @@ def first_steps(plan: Plan, view: View, now: InstantMs) -> Verdict[Outcome]:
     outcome = effects.outcome
     outcome.frozen = tasks.frozen
     first = Step(transition=_begins(plan, len(outcome.replayed)), begins_epoch=plan.epoch)
-    steps = (first, *tasks.steps[:narrowed], *effects.steps, *tasks.steps[narrowed:])
+    ended = invocation_steps(plan, view)
+    steps = (first, *tasks.steps[:narrowed], *effects.steps, *ended, *tasks.steps[narrowed:])
     return Verdict(value=outcome, steps=steps)
 
 

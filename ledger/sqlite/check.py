@@ -2,9 +2,9 @@
 
 Rules: LED-04, LED-05, LED-06, REP-07 (what cannot be proven is a finding). It reads one snapshot, beside any writer,
 and writes nothing. The order of the parts is the order of the findings: the file, the trail, tasks, effects, what was
-collected, counters, budgets, registers. What it cannot see: everything rolled back together with every sink, and
-whatever has neither MAC, nor trail, nor sum (the source of evidence; what a permit took from the bounds of its class,
-where both the counter and the take were changed alike).
+collected, counters, budgets, invocations, registers. What it cannot see: everything rolled back together with every
+sink, and whatever has neither MAC, nor trail, nor sum (the source of evidence and what it says of costs; what a permit
+took from the bounds of its class, where both the counter and the take were changed alike).
 Next: `issuer.checking` sets or lifts the mark that stops new effects.
 """
 
@@ -30,6 +30,7 @@ from ledger.sqlite.check_ground import (
     SpanHolds,
     SpanSays,
 )
+from ledger.sqlite.check_invocations import check_invocations
 from ledger.sqlite.check_standing import check_standing
 from ledger.sqlite.check_tasks import check_tasks
 from ledger.sqlite.check_trail import check_trail
@@ -138,6 +139,7 @@ def _checked(ground: Ground) -> tuple[int, int, int]:
     _part(ground, "tombstones", check_collected, None)
     _part(ground, "counters", check_counts, None)
     _part(ground, "budgets", check_budgets, None)
+    _part(ground, "invocations", check_invocations, None)
     _part(ground, "standing", check_standing, None)
     return effects, spans, tasks
 

@@ -112,6 +112,15 @@ class TaskStory:
     said: Said = field(default_factory=dict)
 
 
+@dataclass(slots=True, kw_only=True)
+class InvocationStory:
+    """What the spans tell of one invocation: where it was written last, whether it ended and, if said, how."""
+
+    sequence: int
+    is_ended: bool
+    outcome: str | None = None
+
+
 class Ceilings(NamedTuple):
     """One span that changed ceilings: whose, and the name of the span."""
 
@@ -138,6 +147,8 @@ class Trail:
         unnamed: the collections that name no effect.
         forgotten: how many tombstones were forgotten; None where no span says it.
         is_replayed: whether a restore held an effect again.
+        invocations, invocations_gone: each invocation's story, and those that were collected.
+        obligations: (table, effect, name, instant, sequence) of each row that a span tells of.
     """
 
     effects: dict[str, list[Move]] = field(default_factory=dict)
@@ -150,6 +161,9 @@ class Trail:
     unnamed: set[int] = field(default_factory=set)
     forgotten: int | None = None
     is_replayed: bool = False
+    invocations: dict[str, InvocationStory] = field(default_factory=dict)
+    invocations_gone: set[str] = field(default_factory=set)
+    obligations: set[tuple[str, str, str, int, int]] = field(default_factory=set)
 
 
 @dataclass(slots=True, kw_only=True)

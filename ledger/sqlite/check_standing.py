@@ -1,4 +1,4 @@
-"""The part of a check that recomputes the registers: which tasks stand, and which effects may still be admitted.
+"""The part of a check that recomputes the registers: what stands of tasks, invocations, and effects to be admitted.
 
 Rules: LED-06, LED-04. An effect or task that was set back, put back or taken away is named by the parts that look at
 its row; here it is seen even where every other trace of it was wiped out.
@@ -12,7 +12,7 @@ from ledger.sqlite.rows import Head
 from ledger.standing import Standing, register_digest
 
 _SAYS: Final = {
-    Standing.TASKS: "The tasks are not those that the head says stand.",
+    Standing.TASKS: "The tasks and open invocations are not those that the head says stand.",
     Standing.EFFECTS: "The effects that may still be admitted are not those that the head says stand.",
 }
 

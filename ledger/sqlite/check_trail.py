@@ -19,6 +19,7 @@ from ledger.sqlite.check_ground import (
     Accepted,
     Ceilings,
     Ground,
+    InvocationStory,
     Move,
     Said,
     TaskStory,
@@ -153,8 +154,35 @@ def _collected(trail: Trail, row: SpanColumns, said: Said) -> None:
         trail.collected.update(dict.fromkeys(named, row.sequence))
     else:
         trail.unnamed.add(row.sequence)
+    over = said.get("permit.invocations")
+    if isinstance(over, list):
+        trail.invocations_gone.update(over)
     if type(forgotten := said.get("permit.forgotten")) is int:
         trail.forgotten = forgotten + (trail.forgotten or 0)
+
+
+def _invocation_opened(trail: Trail, row: SpanColumns, _said: Said) -> None:
+    trail.invocations[row.story] = InvocationStory(sequence=row.sequence, is_ended=False)
+
+
+def _invocation_ended(trail: Trail, row: SpanColumns, said: Said) -> None:
+    outcome = said.get("permit.outcome")
+    told = outcome if isinstance(outcome, str) else None
+    trail.invocations[row.story] = InvocationStory(sequence=row.sequence, is_ended=True, outcome=told)
+
+
+def _obliged(trail: Trail, row: SpanColumns, said: Said) -> None:
+    named = said.get("permit.obligations")
+    for text in named if isinstance(named, list) else ():
+        name, _equals, deadline = str(text).rpartition("=")
+        if deadline.isdecimal():
+            trail.obligations.add(("obligations", row.story, name, int(deadline), row.sequence))
+
+
+def _obligation_done(trail: Trail, row: SpanColumns, said: Said) -> None:
+    name = said.get("permit.obligation")
+    if isinstance(name, str):
+        trail.obligations.add(("obligations_done", row.story, name, row.at_ms, row.sequence))
 
 
 def _sink_registered(trail: Trail, row: SpanColumns, _said: Said) -> None:
@@ -175,6 +203,10 @@ _TOLD: Final[dict[str, Callable[[Trail, SpanColumns, Said], None]]] = {
     TransitionName.EFFECT_ACKNOWLEDGED.value: _acknowledged,
     TransitionName.LEDGER_COLLECTED.value: _collected,
     TransitionName.SINK_REGISTERED.value: _sink_registered,
+    TransitionName.INVOCATION_OPENED.value: _invocation_opened,
+    TransitionName.INVOCATION_ENDED.value: _invocation_ended,
+    TransitionName.EFFECT_OBLIGED.value: _obliged,
+    TransitionName.OBLIGATION_DONE.value: _obligation_done,
 }
 """What is kept of a span that moves no effect, by its name."""
 
@@ -184,6 +216,9 @@ _READ: Final = frozenset(
         TransitionName.OVERRUN_ACCEPTED.value,
         TransitionName.EFFECT_ACKNOWLEDGED.value,
         TransitionName.LEDGER_COLLECTED.value,
+        TransitionName.INVOCATION_ENDED.value,
+        TransitionName.EFFECT_OBLIGED.value,
+        TransitionName.OBLIGATION_DONE.value,
     }
 )
 """Those whose bodies are read."""

@@ -18,6 +18,11 @@ from ledger.changes import (
     EffectMoved,
     EffectPrepared,
     EvidenceAdded,
+    InvocationEnded,
+    InvocationOpened,
+    InvocationsCollected,
+    ObligationDone,
+    ObligationOpened,
     OverrunAccepted,
     PermitIssued,
     PermitUsed,
@@ -28,6 +33,7 @@ from ledger.changes import (
     TombstonesForgotten,
 )
 from ledger.errors import SpanNotRecorded
+from ledger.invocations import Invocation, InvocationOutcome
 from ledger.model import (
     CounterTake,
     DecisionRow,
@@ -45,10 +51,12 @@ from ledger.model import (
     Transition,
     TransitionName,
     Unit,
+    costs,
 )
 from ledger.port import Ledger, View
 from ledger.states import EffectState
 from tests.contract.conftest import Store
+from tests.support.invocations import begin, beginning, closing, ending, going, new_invocation, obliging
 from tests.support.ledgers import (
     CENT,
     START,
@@ -79,12 +87,19 @@ class Room:
     prepared: Effect = field(init=False)
     permitted: Effect = field(init=False)
     admitted: Effect = field(init=False)
+    begun: Invocation = field(init=False)
+    over: Invocation = field(init=False)
+    invocation: Invocation = field(init=False)
 
     def __post_init__(self) -> None:
         self.task = open_task(self.ledger, "org", {CENT: 1_000})
         self.prepared = prepare(self.ledger, self.task, {CENT: 10})
         self.permitted = permitted_effect(self.ledger, self.task, {CENT: 10})
         self.admitted = admitted_effect(self.ledger, self.task, {CENT: 10})
+        commit_steps(self.ledger, obliging(self.admitted.effect_id))
+        self.begun, self.over = begin(self.ledger, self.task), begin(self.ledger, self.task)
+        commit_steps(self.ledger, ending(self.over.invocation_id, InvocationOutcome.SUCCEEDED))
+        self.invocation = new_invocation(self.task)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +112,8 @@ class Row:
     target: EffectState | None = None
     name: TransitionName | None = None
     """The kind of span where it is not the one that the move has by itself."""
+    like: Callable[[Room], Step] | None = None
+    """The step whose span it has, where it moves no effect and is no probe."""
 
 
 NEW_TASK = new_task("new", ceilings={CENT: 7, EXTRA: 0})
@@ -112,6 +129,7 @@ def evidence(effect: Effect) -> Evidence:
         reference="pay_1",
         late=True,
         at_ms=EVIDENCE_AT,
+        charged=costs({CENT: 3, EXTRA: 0}),
     )
 
 
@@ -306,6 +324,45 @@ ROWS: dict[type[Change], Row] = {
         about=lambda room: room.prepared,
         target=EffectState.DENIED,
     ),
+    InvocationOpened: Row(
+        make=lambda room: (InvocationOpened(invocation=room.invocation),),
+        shows=lambda room, view, _change: (
+            view.invocation(room.invocation.invocation_id) == room.invocation
+            and view.invocations_open(room.task.task_id) == 2
+        ),
+        like=lambda room: beginning(room.invocation),
+    ),
+    InvocationEnded: Row(
+        make=lambda room: ending(room.begun.invocation_id, InvocationOutcome.CANCELLED).changes,
+        shows=lambda room, view, _change: (
+            (found := view.invocation(room.begun.invocation_id)) is not None
+            and (found.outcome, found.ended_ms) == (InvocationOutcome.CANCELLED, START)
+            and view.invocations_open(room.task.task_id) == 0
+        ),
+        like=lambda room: ending(room.begun.invocation_id, InvocationOutcome.CANCELLED),
+    ),
+    InvocationsCollected: Row(
+        make=lambda room: going(room.over.invocation_id).changes,
+        shows=lambda room, view, _change: view.invocation(room.over.invocation_id) is None,
+        like=lambda room: going(room.over.invocation_id),
+    ),
+    ObligationOpened: Row(
+        make=lambda room: obliging(room.permitted.effect_id).changes,
+        shows=lambda room, view, change: (
+            isinstance(change, ObligationOpened)
+            and list(view.obligations(room.permitted.effect_id)) == [change.obligation]
+            and list(view.obligations_open()[room.permitted.effect_id]) == [change.obligation]
+        ),
+        like=lambda room: obliging(room.permitted.effect_id),
+    ),
+    ObligationDone: Row(
+        make=lambda room: closing(room.admitted.effect_id).changes,
+        shows=lambda room, view, _change: (
+            [one.done_ms for one in view.obligations(room.admitted.effect_id)] == [START]
+            and room.admitted.effect_id not in view.obligations_open()
+        ),
+        like=lambda room: closing(room.admitted.effect_id),
+    ),
     SinkRegistered: Row(
         make=lambda _room: (
             SinkRegistered(sink=SinkRegistration(name="local", kind="jsonl", location="/var/audit.jsonl")),
@@ -337,6 +394,8 @@ def step_of(room: Room, row: Row) -> tuple[Step, Change]:
         transition = moving(about, row.target)
         transition = transition if row.name is None else replace(transition, name=row.name)
         return Step(transition=transition, changes=changes), change
+    if row.like is not None:
+        return replace(row.like(room), changes=changes), change
     probing = Transition(name=TransitionName.PROBE, story="led")
     return Step(transition=probing, changes=changes), change
 

@@ -105,8 +105,8 @@ def test_a_race_that_privacy_should_have_excluded_is_noticed_and_never_called_su
     root: Path, action: FileAction, call: str, race: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adapter = adapter_for(root, action)
-    pinned = adapter.prepare(request())
     os.utime(root / "notes" / "a.txt", ns=(1, 1))
+    pinned = adapter.prepare(request())
     real = getattr(os, call)
 
     def after_the_race(*args: object, **more: object) -> None:

@@ -1,25 +1,27 @@
-"""Invocations: effects name an open one, its outcome is written once, and nothing that is not settled lets it succeed."""
+"""Invocations: effects name an open one, it ends once, and nothing that is not settled lets it succeed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from issuer import Issuer
-from issuer.clock import now_ms
 from issuer.flow.binding import stored_member
-from issuer.wire import Answer
 from ledger.invocations import INVOCATION_MS_MAX, OPEN_PER_TASK_MAX
 from ledger.model import EffectId, InstantMs, InvocationId, TransitionName
 from tests.support.cases import books, state_of
-from tests.support.issuers import STANDARD_POLICY, Made, permitted, refund, standard_issuer
-from tests.support.service import Service, accept_then_close, answer
-from tests.support.sinks import RAISING, FaultySink
-
-HOUR_MS = 3_600_000
-MINUTE_MS = 60_000
-OBLIGES = STANDARD_POLICY.replace('@id("small-refunds")', '@id("small-refunds") @obligation("tell-customer")')
+from tests.support.invoking import (
+    HOUR_MS,
+    MINUTE_MS,
+    StandingClock,
+    begun,
+    outcome,
+    spans_of,
+    told,
+)
+from tests.support.issuers import Made, permitted, refund, standard_issuer
+from tests.support.service import Service
 
 
 @pytest.fixture
@@ -28,20 +30,9 @@ def service() -> Iterator[Service]:
         yield opened
 
 
-class Clock:
-    """A clock that stands a minute from now, and where a test puts it: instants are met exactly."""
-
-    def __init__(self) -> None:
-        self.start_ms = now_ms() + MINUTE_MS
-        self.ahead_ms = 0
-
-    def __call__(self) -> InstantMs:
-        return InstantMs(self.start_ms + self.ahead_ms)
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> StandingClock:
+    return StandingClock()
 
 
 @pytest.fixture
@@ -50,38 +41,9 @@ def made(tmp_path: Path, service: Service) -> Made:
 
 
 @pytest.fixture
-def issuer(made: Made, clock: Clock) -> Iterator[Issuer]:
+def issuer(made: Made, clock: StandingClock) -> Iterator[Issuer]:
     with made.open(clock=clock) as opened:
         yield opened
-
-
-def told(said: Answer) -> Mapping[str, Any]:
-    found = said.more["invocation"]
-    assert isinstance(found, dict)
-    return found
-
-
-def begun(issuer: Issuer, clock: Clock, *, task: str = "t1", within_ms: int = HOUR_MS) -> str:
-    """Return an open invocation."""
-    said = issuer.invocation_open(task, "agent-7", InstantMs(clock() + within_ms))
-    assert said.code == "opened", said
-    return str(told(said)["id"])
-
-
-def outcome(issuer: Issuer, invocation: str) -> str | None:
-    found: str | None = told(issuer.invocation_show(invocation))["outcome"]
-    return found
-
-
-def sent(issuer: Issuer, service: Service, invocation: str, *, order: str = "o-1") -> str:
-    effect = permitted(refund(issuer, order=order, amount=100, invocation=invocation))
-    service.then(answer(201))
-    assert issuer.commit(effect).code == "succeeded"
-    return effect
-
-
-def spans_of(issuer: Issuer, story: str) -> list[str]:
-    return [span.name for span in issuer._house.ledger.read(lambda view: view.story(story))]
 
 
 # ------------------------------------------------------------------------------------------- opening
@@ -89,7 +51,7 @@ def spans_of(issuer: Issuer, story: str) -> list[str]:
 
 @pytest.mark.spec("INV-01", "AUD-01")
 def test_an_invocation_is_opened_shown_and_listed_and_has_a_story_of_its_own(
-    issuer: Issuer, clock: Clock
+    issuer: Issuer, clock: StandingClock
 ) -> None:
     invocation = begun(issuer, clock)
     shown = told(issuer.invocation_show(invocation))
@@ -117,7 +79,7 @@ def test_an_invocation_is_opened_shown_and_listed_and_has_a_story_of_its_own(
     ids=str,
 )
 def test_what_cannot_be_an_invocation_is_refused_and_nothing_is_kept_of_it(
-    issuer: Issuer, clock: Clock, changed: dict[str, Any], code: str
+    issuer: Issuer, clock: StandingClock, changed: dict[str, Any], code: str
 ) -> None:
     within_ms = changed.get("within_ms", HOUR_MS)
     asked = {"task": "t1", "actor": "agent-7", "deadline_ms": clock() + within_ms, **changed}
@@ -129,7 +91,7 @@ def test_what_cannot_be_an_invocation_is_refused_and_nothing_is_kept_of_it(
 @pytest.mark.spec("INV-02", "BUD-05")
 @pytest.mark.parametrize(("stopped", "code"), [("task_close", "task_closed"), ("task_freeze", "task_frozen")])
 def test_one_that_cannot_start_is_rejected_and_that_is_its_outcome_for_ever(
-    issuer: Issuer, clock: Clock, stopped: str, code: str
+    issuer: Issuer, clock: StandingClock, stopped: str, code: str
 ) -> None:
     getattr(issuer, stopped)("t1")
     said = issuer.invocation_open("t1.a", "agent-7", InstantMs(clock() + HOUR_MS))
@@ -141,7 +103,7 @@ def test_one_that_cannot_start_is_rejected_and_that_is_its_outcome_for_ever(
 
 
 @pytest.mark.spec("LED-02", "INV-01")
-def test_a_task_has_so_many_open_ones_and_no_more(issuer: Issuer, clock: Clock) -> None:
+def test_a_task_has_so_many_open_ones_and_no_more(issuer: Issuer, clock: StandingClock) -> None:
     first = begun(issuer, clock)
     for _ in range(OPEN_PER_TASK_MAX - 1):
         begun(issuer, clock)
@@ -156,7 +118,7 @@ def test_a_task_has_so_many_open_ones_and_no_more(issuer: Issuer, clock: Clock) 
 
 @pytest.mark.spec("INV-01", "EFF-02", "EFF-09", "PER-03")
 def test_an_effect_is_bound_to_the_invocation_that_it_names_and_its_permit_ends_with_it(
-    issuer: Issuer, clock: Clock
+    issuer: Issuer, clock: StandingClock
 ) -> None:
     invocation = begun(issuer, clock, within_ms=5 * MINUTE_MS)
     effect = permitted(refund(issuer, amount=100, invocation=invocation))
@@ -191,14 +153,16 @@ def test_an_effect_that_names_none_is_one_of_its_own_and_nothing_is_kept_beside_
     ],
 )
 def test_an_effect_names_one_of_its_own_task_or_of_one_above_it(
-    issuer: Issuer, clock: Clock, at: str, task: str, code: str
+    issuer: Issuer, clock: StandingClock, at: str, task: str, code: str
 ) -> None:
     invocation = begun(issuer, clock, task=at)
     assert refund(issuer, amount=100, task=task, invocation=invocation).code == code
 
 
 @pytest.mark.spec("INV-01", "EFF-08")
-def test_one_of_another_caller_reads_like_a_missing_one(issuer: Issuer, clock: Clock, made: Made) -> None:
+def test_one_of_another_caller_reads_like_a_missing_one(
+    issuer: Issuer, clock: StandingClock, made: Made
+) -> None:
     invocation = begun(issuer, clock)
     nobody = "inv_" + "0" * 32
     made.profile.write_text(
@@ -214,7 +178,7 @@ def test_one_of_another_caller_reads_like_a_missing_one(issuer: Issuer, clock: C
 
 
 @pytest.mark.spec("EFF-11", "INV-01")
-def test_the_same_key_for_another_invocation_is_another_request(issuer: Issuer, clock: Clock) -> None:
+def test_the_same_key_for_another_invocation_is_another_request(issuer: Issuer, clock: StandingClock) -> None:
     one, two = begun(issuer, clock), begun(issuer, clock)
     first = refund(issuer, amount=100, invocation=one, request_key="k")
     assert refund(issuer, amount=100, invocation=one, request_key="k").effect == first.effect
@@ -229,7 +193,7 @@ def test_the_same_key_for_another_invocation_is_another_request(issuer: Issuer, 
 @pytest.mark.spec("INV-02", "ADM-01", "INV-01")
 @pytest.mark.parametrize("how", ["cancelled", "failed_application", "failed_execution", "deadline"])
 def test_an_invocation_that_is_over_admits_nothing(
-    issuer: Issuer, clock: Clock, service: Service, how: str
+    issuer: Issuer, clock: StandingClock, service: Service, how: str
 ) -> None:
     invocation = begun(issuer, clock, within_ms=5 * MINUTE_MS)
     ready = permitted(refund(issuer, order="o-1", amount=100, invocation=invocation))
@@ -251,7 +215,7 @@ def test_an_invocation_that_is_over_admits_nothing(
 
 @pytest.mark.spec("INV-02", "ADM-01")
 def test_it_is_said_that_the_invocation_is_over_before_that_the_task_is_closed(
-    issuer: Issuer, clock: Clock
+    issuer: Issuer, clock: StandingClock
 ) -> None:
     invocation = begun(issuer, clock)
     effect = permitted(refund(issuer, amount=100, invocation=invocation))
@@ -261,7 +225,9 @@ def test_it_is_said_that_the_invocation_is_over_before_that_the_task_is_closed(
 
 
 @pytest.mark.spec("INV-02", "BUD-05")
-def test_what_is_in_flight_is_still_settled_and_changes_no_outcome(issuer: Issuer, clock: Clock) -> None:
+def test_what_is_in_flight_is_still_settled_and_changes_no_outcome(
+    issuer: Issuer, clock: StandingClock
+) -> None:
     invocation = begun(issuer, clock)
     effect = permitted(
         issuer.request("publish", {"name": "v1"}, task="t1", actor="agent-7", invocation=invocation)
@@ -274,7 +240,7 @@ def test_what_is_in_flight_is_still_settled_and_changes_no_outcome(issuer: Issue
 
 @pytest.mark.spec("INV-02")
 @pytest.mark.parametrize("first", ["cancelled", "succeeded", "failed_application", "failed_execution"])
-def test_an_outcome_is_written_once(issuer: Issuer, clock: Clock, first: str) -> None:
+def test_an_outcome_is_written_once(issuer: Issuer, clock: StandingClock, first: str) -> None:
     invocation = begun(issuer, clock)
     ended = (
         issuer.invocation_cancel(invocation)
@@ -291,7 +257,7 @@ def test_an_outcome_is_written_once(issuer: Issuer, clock: Clock, first: str) ->
 
 
 @pytest.mark.spec("INV-02")
-def test_a_word_that_is_no_outcome_of_a_host_ends_nothing(issuer: Issuer, clock: Clock) -> None:
+def test_a_word_that_is_no_outcome_of_a_host_ends_nothing(issuer: Issuer, clock: StandingClock) -> None:
     invocation = begun(issuer, clock)
     for word in ("rejected", "cancelled", "", "done"):
         assert issuer.invocation_end(invocation, word).code == "malformed"
@@ -300,7 +266,7 @@ def test_a_word_that_is_no_outcome_of_a_host_ends_nothing(issuer: Issuer, clock:
 
 @pytest.mark.spec("INV-02", "PER-03")
 def test_past_its_deadline_whoever_touches_it_ends_it_as_a_failed_execution(
-    issuer: Issuer, clock: Clock
+    issuer: Issuer, clock: StandingClock
 ) -> None:
     invocation = begun(issuer, clock)
     clock.ahead_ms = HOUR_MS - 1
@@ -312,91 +278,3 @@ def test_past_its_deadline_whoever_touches_it_ends_it_as_a_failed_execution(
     assert found is not None
     assert (found.outcome, found.ended_ms) == ("failed_execution", found.deadline_ms)
     assert issuer.invocation_end(invocation, "succeeded").code == "invocation_over"
-
-
-# ------------------------------------------------------------------------------------------- success
-
-
-def against(said: Answer) -> tuple[str, object, object]:
-    return said.code, said.more.get("level"), said.more.get("field")
-
-
-@pytest.mark.spec("INV-02")
-def test_success_needs_every_effect_settled_as_succeeded(
-    issuer: Issuer, clock: Clock, service: Service
-) -> None:
-    invocation = begun(issuer, clock)
-    sent(issuer, service, invocation)
-    denied = refund(issuer, order="o-2", amount=600, invocation=invocation)
-    assert denied.code == "awaiting_approval"
-    length = issuer._house.ledger.read(lambda view: view.head()).sequence
-    refused = issuer.invocation_end(invocation, "succeeded")
-    assert against(refused) == ("invocation_unsettled", denied.effect, "awaiting_approval")
-    story = issuer._house.ledger.read(lambda view: view.spans_after(length, limit=10))
-    assert [span.name for span in story] == [TransitionName.REFUSED]
-    clock.ahead_ms = 11 * MINUTE_MS  # nobody said yes, and it expired: nothing of it was sent
-    ended = issuer.invocation_end(invocation, "succeeded")
-    assert (ended.code, told(ended)["outcome"]) == ("ended", "succeeded")
-
-
-@pytest.mark.spec("INV-02", "REC-01")
-@pytest.mark.parametrize(
-    ("step", "state"), [(answer(409), "failed"), (answer(402), "no_effect"), (accept_then_close(), "unknown")]
-)
-def test_an_effect_that_did_not_succeed_stands_against_success_and_not_against_failure(
-    issuer: Issuer, clock: Clock, service: Service, step: Any, state: str
-) -> None:
-    invocation = begun(issuer, clock)
-    effect = permitted(refund(issuer, amount=100, invocation=invocation))
-    service.then(step)
-    issuer.commit(effect)
-    assert against(issuer.invocation_end(invocation, "succeeded")) == ("invocation_unsettled", effect, state)
-    assert outcome(issuer, invocation) is None
-    assert issuer.invocation_end(invocation, "failed_application").code == "ended"
-
-
-@pytest.mark.spec("INV-02", "EFF-09")
-def test_success_needs_each_obligation_closed_in_time(tmp_path: Path, clock: Clock, service: Service) -> None:
-    changes = {"[person]": '[obligation.tell-customer]\nwithin = "30m"\n[person]'}
-    made = standard_issuer(tmp_path / "f1", port=service.port, policy=OBLIGES, changes=changes)
-    with made.open(clock=clock) as issuer:
-        invocation = begun(issuer, clock)
-        effect = sent(issuer, service, invocation)
-        assert against(issuer.invocation_end(invocation, "succeeded")) == (
-            "invocation_unsettled",
-            effect,
-            "tell-customer",
-        )
-        done = issuer.obligation_done(effect, "tell-customer")
-        assert (done.code, done.more["late"]) == ("obligation_closed", False)
-        assert issuer.obligation_done(effect, "tell-customer").code == "nothing_to_change"
-        assert issuer.obligation_done(effect, "other").code == "unknown_reference"
-        assert issuer.invocation_end(invocation, "succeeded").code == "ended"
-        late = begun(issuer, clock)
-        effect = sent(issuer, service, late, order="o-2")
-        clock.ahead_ms = 30 * MINUTE_MS
-        rows = issuer.list().more["effects"]
-        assert isinstance(rows, list)
-        assert {row["effect"]: row["obligations"] for row in rows}[effect] == {"tell-customer": "overdue"}
-        record = issuer.show(effect).more["record"]
-        assert isinstance(record, dict)
-        assert [row["overdue"] for row in record["obligations"]] == [True]
-        done = issuer.obligation_done(effect, "tell-customer")
-        assert (done.code, done.more["late"]) == ("obligation_closed", True)
-        assert issuer.invocation_end(late, "succeeded").code == "invocation_unsettled"
-        assert spans_of(issuer, effect)[-1] == TransitionName.OBLIGATION_DONE
-    assert Issuer.ledger_check(made.profile).more["findings"] == []
-
-
-@pytest.mark.spec("INV-02", "AUD-02")
-def test_success_needs_every_required_sink_to_have_the_spans(
-    made: Made, clock: Clock, service: Service
-) -> None:
-    sink = FaultySink()
-    with made.open(clock=clock, further_sinks=(sink,)) as issuer:
-        invocation = begun(issuer, clock)
-        sent(issuer, service, invocation)
-        sink.fail(RAISING["unavailable"])
-        assert issuer.invocation_end(invocation, "succeeded").code == "audit_unavailable"
-        assert outcome(issuer, invocation) is None
-        assert issuer.invocation_end(invocation, "failed_execution").code == "ended"

@@ -7,13 +7,13 @@ drops the triggers first is the subject of `test_ledger_attacks`.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from issuer.flow.collect import tombstone_of
 from ledger.changes import DecisionRecorded, EffectCollected, OverrunAccepted, SinkRegistered, Step
+from ledger.invocations import InvocationOutcome
 from ledger.model import (
     AMOUNT_MAX,
     CounterTake,
@@ -26,9 +26,32 @@ from ledger.model import (
 )
 from ledger.port import Ledger, Verdict, View
 from ledger.sqlite.connection import DatabaseError, IntegrityError, open_database
-from ledger.sqlite.rows import EFFECT_COLUMNS, TASK_COLUMNS, TOMBSTONE_COLUMNS
+from ledger.sqlite.rows import EFFECT_COLUMNS
 from ledger.sqlite.store import journal_mode
 from ledger.states import PENDING, UNRESOLVED, EffectState
+from tests.support.guard_rooms import (
+    GONE,
+    Room,
+    S,
+    charge_above,
+    insert_effect,
+    insert_task,
+    large_span,
+    lowered_lane,
+    moved_after_closing,
+    moved_in_closed_task,
+    moved_on_old_span,
+    moved_without_span,
+    off_path,
+    overrun_blocks,
+    reserve_above,
+    take_above,
+    tombstone,
+    update,
+    used_in_another_transaction,
+)
+from tests.support.guard_rooms_invocations import INVOCATION_ATTEMPTS
+from tests.support.invocations import begin, closing, ending, obliging
 from tests.support.ledger_stages import (
     Stages,
     add_permit,
@@ -54,21 +77,6 @@ from tests.support.ledgers import (
     settle,
 )
 
-S = EffectState
-GONE = EffectId("eff_" + "9" * 32)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Room:
-    """A ledger with every kind of row in it, and a bare connection inside a transaction that is undone."""
-
-    raw: Any
-    made: Stages
-
-    def id_of(self, state: EffectState) -> str:
-        """The id of the effect in a state."""
-        return self.made.effects[state].effect_id
-
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Book, Stages]:
@@ -89,6 +97,16 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Book, Stages]:
     decision = DecisionRecorded(decision=DecisionRow(effect_id=counted.effect_id, body=b"{}", at_ms=START))
     transition = Transition(name=TransitionName.PROBE, story="led")
     commit_steps(ledger, Step(transition=transition, changes=(sink, decision)))
+    for effect in (made.effects[S.SUCCEEDED], made.effects[S.FAILED]):
+        commit_steps(ledger, obliging(effect.effect_id))
+    commit_steps(ledger, closing(made.effects[S.FAILED].effect_id))
+    done, ended = begin(ledger, made.leaf), begin(ledger, made.leaf)
+    named = {"invocation_id": done.invocation_id}
+    prepare(ledger, made.leaf, {CENT: 1}, request_key="named", **named)
+    permit(ledger, prepare(ledger, made.leaf, {CENT: 1}, request_key="ready", **named))
+    unkept = admitted_effect(ledger, made.leaf, {CENT: 1}, request_key="unkept", **named)
+    settle(ledger, unkept, S.SUCCEEDED, {CENT: 1})
+    commit_steps(ledger, ending(ended.invocation_id, InvocationOutcome.CANCELLED))
     gone = admitted_effect(ledger, made.leaf, {CENT: 1}, effect_id=GONE, request_key="gone")
     settle(ledger, gone, S.SUCCEEDED, {CENT: 1})
     book.clock.now += HOUR_MS
@@ -120,174 +138,6 @@ def room(filled: tuple[Book, Stages]) -> Iterator[Room]:
     yield Room(raw=raw, made=made)
     raw.execute("ROLLBACK")
     raw.close()
-
-
-def insert_effect(
-    room: Room,
-    *,
-    state: str = "prepared",
-    task: str = "",
-    span: bool = True,
-    name: str = "raw",
-    **more: str,
-) -> None:
-    """Insert an effect by copying one; `more` is SQL for further columns."""
-    effect_id = more.get("effect_id", "'eff_new'").strip("'")
-    sequence, span_id = add_span(room.raw, effect_id if span else None, state, name=name)
-    columns = EFFECT_COLUMNS.split(", ")
-    changed = {
-        "effect_id": "'eff_new'",
-        "state": f"'{state}'",
-        "task_id": f"'{task or room.made.leaf.task_id}'",
-        "request_key": "'new'",
-        "last_span": f"'{span_id}'",
-        "sequence": str(sequence),
-        **more,
-    }
-    picked = ", ".join(changed.get(name, name) for name in columns)
-    room.raw.execute(
-        f"INSERT INTO effects({EFFECT_COLUMNS}, bucket) SELECT {picked}, bucket FROM effects WHERE effect_id = ?",
-        (room.id_of(S.PREPARED),),
-    )
-
-
-def insert_task(room: Room, *, parent: str, depth: int, root: str = "") -> None:
-    """Insert a child by raw SQL."""
-    sequence, _span = add_span(room.raw, None, None)
-    room.raw.execute(
-        f"INSERT INTO tasks({TASK_COLUMNS}, bucket, sequence, mac) "
-        "VALUES ('tsk_new', 'new', ?, ?, ?, 's', '[]', 9, 'open', 0, '{}', '{}', 0, ?, x'00')",
-        (parent, root or room.made.org.task_id, depth, sequence),
-    )
-
-
-def update(sql: str) -> Callable[[Room], object]:
-    """Run one statement."""
-    return lambda room: room.raw.execute(sql)
-
-
-def moved_in_closed_task(room: Room) -> None:
-    """Admit an effect whose ancestor was closed meanwhile."""
-    sequence, _span = add_span(room.raw, None, None)
-    room.raw.execute(
-        "UPDATE tasks SET state = 'closed', sequence = ? WHERE task_id = ?", (sequence, room.made.org.task_id)
-    )
-    raw_move(room.raw, room.made.effects[S.PERMITTED], S.ADMITTED)
-
-
-def moved_after_closing(room: Room) -> None:
-    """Change a closed task at a new span of its own."""
-    sequence, _span = add_span(room.raw, None, None)
-    room.raw.execute("UPDATE tasks SET ceilings = '{}', sequence = ? WHERE state = 'closed'", (sequence,))
-
-
-def moved_without_span(room: Room) -> None:
-    """Move with a span that is another effect's."""
-    sequence, span_id = add_span(room.raw, room.id_of(S.DENIED), "expired")
-    room.raw.execute(
-        "UPDATE effects SET state = 'expired', last_span = ?, sequence = ? WHERE effect_id = ?",
-        (span_id, sequence, room.id_of(S.PREPARED)),
-    )
-
-
-def moved_on_old_span(room: Room) -> None:
-    """Move on the span of an earlier move of the same effect."""
-    old = room.made.effects[S.UNKNOWN]
-    row = room.raw.execute(
-        "SELECT sequence, span_id FROM spans WHERE effect_id = ? AND state_to = 'admitted'", (old.effect_id,)
-    ).fetchone()
-    add_settlements(room.raw, old.effect_id, row[0])
-    room.raw.execute(
-        "UPDATE effects SET state = 'failed', sequence = ?, last_span = ? WHERE effect_id = ?",
-        (*row, old.effect_id),
-    )
-
-
-def used_in_another_transaction(room: Room) -> None:
-    """Admit on a use of the permit that stands at another span than the admission's own."""
-    effect = room.made.effects[S.PERMITTED]
-    sequence, _span = add_span(room.raw, None, None)
-    issued = room.raw.execute(
-        "SELECT permit_id FROM permits WHERE effect_id = ?", (effect.effect_id,)
-    ).fetchone()[0]
-    room.raw.execute("INSERT INTO permit_uses VALUES (?, ?, ?)", (issued, effect.effect_id, sequence))
-    room.raw.execute("INSERT INTO claims VALUES (?, '', '', zeroblob(32), 0, 1, x'00')", (effect.effect_id,))
-    raw_move(room.raw, effect, S.ADMITTED)
-
-
-def off_path(room: Room) -> None:
-    """Reserve at a task that the effect is not below."""
-    effect = room.id_of(S.ADMITTED)
-    room.raw.execute(
-        "INSERT INTO reservations SELECT ?, task_id, unit, 1 FROM budgets WHERE task_id = ?",
-        (effect, room.made.closed.task_id),
-    )
-
-
-def overrun_blocks(room: Room) -> None:
-    """Reserve where an overrun stands, on its own path and within its ceiling."""
-    raw = room.raw
-    task, effect = raw.execute(
-        "SELECT e.task_id, e.effect_id FROM effects AS e JOIN tasks AS t USING (task_id) WHERE t.name = 'beyond'"
-    ).fetchone()
-    raw.execute("INSERT INTO budgets(task_id, unit, ceiling, overrun) VALUES (?, 'EUR.x', 9, 1)", (task,))
-    raw.execute("INSERT INTO reservations VALUES (?, ?, 'EUR.x', 1)", (effect, task))
-
-
-def charge_above(room: Room) -> None:
-    """Charge more within the bound than was reserved."""
-    sequence, _span = add_span(room.raw, None, None)
-    room.raw.execute(
-        "INSERT INTO settlements VALUES (?, ?, 'EUR.cent', 11, 0, ?)",
-        (room.id_of(S.ADMITTED), room.made.org.task_id, sequence),
-    )
-
-
-def reserve_above(room: Room, *, amount: int = 10, settled: int = 0, ceiling: int = 9) -> None:
-    """Reserve more than any level has left."""
-    above = max(0, settled - ceiling)
-    room.raw.execute(
-        "INSERT INTO budgets(task_id, unit, ceiling, settled, above) VALUES (?, 'EUR.x', ?, ?, ?)",
-        (room.made.org.task_id, ceiling, settled, above),
-    )
-    room.raw.execute(
-        "INSERT INTO reservations VALUES (?, ?, 'EUR.x', ?)",
-        (room.id_of(S.ADMITTED), room.made.org.task_id, amount),
-    )
-
-
-def tombstone(room: Room, effect_id: str, *, at_ms: str, **changed: str) -> None:
-    """Insert a tombstone by raw SQL, at a span of `at_ms`, with SQL in place of what the effect says."""
-    sequence, _span = add_span(room.raw, None, None)
-    room.raw.execute("DROP TRIGGER spans_never_updated")
-    room.raw.execute(f"UPDATE spans SET at_ms = {at_ms} WHERE sequence = ?", (sequence,))
-    picked = ", ".join(
-        changed.get(name, {"permit_id": "p.permit_id", "ended_ms": "1"}.get(name, f"e.{name}"))
-        for name in TOMBSTONE_COLUMNS.split(", ")
-    )
-    room.raw.execute(
-        f"INSERT INTO tombstones({TOMBSTONE_COLUMNS}, sequence, mac) SELECT {picked}, ?, x'00' "
-        "FROM effects AS e LEFT JOIN permits AS p ON p.effect_id = e.effect_id WHERE e.effect_id = ?",
-        (sequence, effect_id),
-    )
-
-
-def take_above(room: Room) -> None:
-    """Take more of a class bound than it has."""
-    room.raw.execute("INSERT INTO counter_takes VALUES (?, 'c', 2)", (room.id_of(S.PERMITTED),))
-
-
-def large_span(room: Room) -> None:
-    """Insert a span that is one byte too long."""
-    room.raw.execute(
-        "INSERT INTO spans SELECT max(sequence) + 1, 1, 0, 'f' || substr(span_id, 2), trace_id, name, "
-        "story, NULL, NULL, 0, zeroblob(16385), leaf FROM spans"
-    )
-
-
-def lowered_lane(room: Room) -> None:
-    """Move the head on without a span of that sequence."""
-    room.raw.execute("UPDATE head SET sequence = sequence + 1")
 
 
 UNENDED = sorted(PENDING | UNRESOLVED)
@@ -369,6 +219,7 @@ ATTEMPTS: list[Row] = [
     ("guard:no_overspend", "reserve", reserve_above),
     ("guard:no_overspend", "one more", lambda room: reserve_above(room, amount=2, settled=8)),
     ("guard:no_overspend", "nothing above a lowered ceiling", lambda room: reserve_above(room, amount=0, settled=12)),
+    *INVOCATION_ATTEMPTS,
     ("no_overspend", "settle", update("UPDATE budgets SET settled = ceiling + 1 WHERE ceiling IS NOT NULL")),
     ("above_exact", "room that is not there", update("UPDATE budgets SET above = 1 WHERE ceiling IS NOT NULL")),
     ("above_range", "below zero", update("UPDATE budgets SET above = -1 WHERE ceiling IS NULL")),
@@ -420,7 +271,7 @@ def _tables(raw: Any) -> list[str]:
 @pytest.mark.spec("LED-05", "AUD-01")
 def test_no_row_of_any_table_can_be_deleted(room: Room) -> None:
     tables = _tables(room.raw)
-    assert len(tables) == 25
+    assert len(tables) == 28
     for table in tables:
         assert room.raw.execute(f"SELECT count(*) FROM {table}").fetchone()[0] > 0, table
         with pytest.raises(IntegrityError, match=f"guard:append_only_{table}"):
@@ -429,7 +280,7 @@ def test_no_row_of_any_table_can_be_deleted(room: Room) -> None:
 
 @pytest.mark.spec("LED-05", "AUD-01")
 def test_rows_that_are_history_cannot_be_changed_in_any_column(room: Room) -> None:
-    changing = {"head", "standing", "tasks", "effects"} | TOTALS
+    changing = {"head", "standing", "tasks", "effects", "invocations"} | TOTALS
     for table in set(_tables(room.raw)) - changing:
         for (column,) in room.raw.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall():
             with pytest.raises(IntegrityError, match=f"guard:append_only_{table}"):
@@ -441,7 +292,7 @@ def test_rows_that_are_history_cannot_be_changed_in_any_column(room: Room) -> No
     "table",
     ["spans", "effects", "permits", "permit_uses", "claims", "reservations", "settlements", "tasks", "budgets",
      "head", "ledger", "counters", "grants", "sinks", "evidence", "standing", "holdings", "tombstones",
-     "overruns_accepted", "collected_spend", "collected_takes"],
+     "overruns_accepted", "collected_spend", "collected_takes", "invocations", "obligations", "obligations_done"],
 )  # fmt: skip
 def test_insert_or_replace_overwrites_nothing_on_the_connection_of_the_store(
     filled: tuple[Book, Stages], table: str
@@ -485,7 +336,9 @@ def test_what_is_not_over_has_no_tombstone(room: Room, state: EffectState) -> No
 @pytest.mark.spec("ADM-02", "PER-01", "LED-05")
 @pytest.mark.parametrize("once", ["permit_id", "effect_id"])
 def test_a_permit_has_one_use_and_an_effect_has_one(room: Room, once: str) -> None:
-    permit, effect = room.raw.execute("SELECT permit_id, effect_id FROM permit_uses").fetchone()
+    permit, effect = room.raw.execute(
+        "SELECT permit_id, effect_id FROM permit_uses JOIN effects USING (effect_id)"
+    ).fetchone()
     other = room.id_of(S.PERMITTED)
     used = (permit, other) if once == "permit_id" else ("pmt_other", effect)
     sequence, _span = add_span(room.raw, None, None)

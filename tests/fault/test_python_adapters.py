@@ -398,6 +398,30 @@ def test_a_word_of_an_adapter_about_its_target_is_ours_and_costs_nothing(
     assert service.connections == 0
 
 
+@pytest.mark.spec("OPR-02", "EFF-06", "EFF-07", "POL-02")
+def test_a_read_before_the_decision_and_an_inspection_at_a_service_hold_around_an_adapter_as_well(
+    shop: Installed, service: Service, tmp_path: Path
+) -> None:
+    reads = (
+        f'before = {{ url = "{service.url}/orders/{{order}}", facts = {{ paid = "bool" }} }}\n'
+        f'inspect = {{ url = "{service.url}/effects/{{effect_id}}", found = "/id", absent = "never" }}'
+    )
+    service.then(*[answer(200, body=b'{"paid": true}', effect=False)] * 2)
+    made = admitted_issuer(tmp_path, shop, port=service.port, further=reads)
+    with made.open() as issuer:
+        operation = issuer._house.operations["refund"]
+        assert operation.terms.inspection is not None
+        assert (operation.terms.inspection.by, operation.inspector is None) == ("http", False)
+        effect = permitted(refund(issuer))
+        asked = service.connections
+        assert asked == 1
+        genuine = shop.file.read_text("utf-8")
+        shop.file.write_text(genuine + "# 1.1\n", encoding="utf-8")
+        no = issuer.commit(effect)
+        assert (no.code, no.more["field"]) == ("prepare_again", "implementation")
+        assert service.connections == asked
+
+
 @pytest.mark.spec("REC-02", "SEC-01")
 @pytest.mark.parametrize("manner", ["", "inspect fails", "inspect returns text"])
 def test_an_inspection_that_is_none_sees_nothing(

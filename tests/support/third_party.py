@@ -66,6 +66,9 @@ class Shop:
     def still_holds(self, request, preparation):
         if self.manner == "look fails":
             raise RuntimeError("canary-4711 free text")
+        if self.manner == "looks at the service":
+            http.client.HTTPConnection("127.0.0.1", preparation.destination["port"], timeout=5).connect()
+            return None
         if self.manner == "look says words":
             return "canary-4711 free text"
         return None if self.prepare(request) == preparation else "order_changed"
@@ -180,10 +183,20 @@ def profile_changes(table: str) -> dict[str, str]:
 
 
 def admitted_issuer(
-    folder: Path, adapter: Installed, *, port: int, terms: str = TERMS, manner: str = ""
+    folder: Path,
+    adapter: Installed,
+    *,
+    port: int,
+    terms: str = TERMS,
+    manner: str = "",
+    further: str = "",
 ) -> Made:
-    """Make the standard issuer whose refund is sent by the adapter, as its owner would: the refusal says the digest."""
+    """Make the standard issuer whose refund is sent by the adapter, as its owner would: the refusal says the digest.
+
+    `further` are lines of the operation's table beside it.
+    """
     table = python_table(adapter.name, port, digest=NO_DIGEST, terms=terms, manner=manner)
+    table = f"{table}\n{further}"
     with pytest.raises(SetupError) as refused:
         standard_issuer(folder / "unadmitted", port=port, changes=changes_at(table, port))
     admitted = table.replace(NO_DIGEST, shown_digest(refused.value))

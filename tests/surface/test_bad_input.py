@@ -118,7 +118,7 @@ def test_a_missing_effect_reads_the_same_whatever_is_wrong_with_the_reference(ro
         (["task", "open"], "Missing argument 'NAME'"),
         (["task", "grant", "t1"], "Missing option '--budget'"),
         (["task", "open", "x", "--budget", "USD.cent=1", "--budget", "USD.cent=2"], "twice"),
-        (["report", EFFECT, "--claim", "c", "--outcome", "failed"], "Invalid value for '--outcome'"),
+        (["report", EFFECT, "--claim", "c", "--outcome", "partly"], "Invalid value for '--outcome'"),
         (["dispatch", EFFECT], "Missing argument"),
         (["commit", EFFECT, "--force"], "No such option"),
         (["commit", EFFECT, "again"], "unexpected extra argument"),

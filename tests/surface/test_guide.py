@@ -33,9 +33,8 @@ def reads(tag: str) -> dict[str, str]:
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    as_it_was = answer(200, reads("v1"), record("v1"), effect=False)
-    edited = [answer(200, reads("v2"), record("v2"), effect=False) for _ in range(3)]
-    with Service(accept_then_close(), as_it_was, *edited, answer(204, body=b"", effect=True)) as service:
+    looks = [answer(200, reads(tag), record(tag), effect=False) for tag in ("v1", "v2", "v1", "v1")]
+    with Service(accept_then_close(), *looks, answer(204, body=b"")) as service:
         yield service
 
 

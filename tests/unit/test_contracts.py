@@ -44,6 +44,7 @@ from issuer.profile import parse_profile
 from issuer.profile.example import EXAMPLE, EXAMPLE_REGISTRIES
 from ledger.model import AMOUNT_MAX, DurationMs
 from tests.support.issuers import STANDARD_PROFILE
+from tests.support.third_party import PROVES
 
 Code = RegistrationCode
 DAY = DurationMs(86_400_000)
@@ -345,7 +346,7 @@ def test_an_operation_of_a_profile_has_the_contract_that_its_owner_declared(tmp_
     assert sent.implementation == operations["refund"].adapter.implementation
     assert dict(sent.cost) == {"USD.cent": (1, 1_000_000)}
     assert sent.idempotency is not None
-    assert (sent.idempotency.kept_ms, sent.resend) == (DAY, Resend(within_ms=DAY))
+    assert (sent.idempotency.kept_ms, sent.resend) == (DAY, None)
     assert dict(sent.answers) == {
         "http:201": Proof.SUCCEEDED,
         "http:409": Proof.FAILED,
@@ -427,7 +428,7 @@ def test_nothing_that_a_host_says_can_be_declared_a_proof() -> None:
 @pytest.mark.spec("OPR-01")
 def test_settings_that_an_adapter_cannot_honour_are_told_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(SetupError) as caught:
-        built(standard({'once = "Idempotency-Key"': 'once = "Cookie"'}), tmp_path)
+        built(standard({PROVES: ""}), tmp_path)
     assert caught.value.reason == str(Code.SETTINGS_NOT_HONOURED)
     assert caught.value.message.startswith("The operation refund cannot be registered: ")
 

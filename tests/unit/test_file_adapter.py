@@ -77,10 +77,11 @@ def test_preparation_changes_nothing_and_pins_the_entry_by_identity(root: Path, 
         "directory": f"{folder.st_dev}:{folder.st_ino}",
         "name": Path(path).name,
     }
-    conditions: dict[str, object] = {"file": "absent"}
+    conditions: dict[str, object] = {"file": "absent", "directory_changed": str(folder.st_ctime_ns)}
     if action is not FileAction.CREATE:
         expected["file"] = f"{file.st_dev}:{file.st_ino}"
-        conditions = {"size": 3, "sha256": hashlib.sha256(b"old").hexdigest(), "mode": "0640"}
+        digest, changed = hashlib.sha256(b"old").hexdigest(), str(file.st_ctime_ns)
+        conditions = {"size": 3, "sha256": digest, "mode": "0640", "changed": changed}
     assert pinned.actual == expected
     assert pinned.preconditions == conditions
     assert pinned.destination == {"kind": "file", "root": str(root), "action": str(action)}

@@ -24,6 +24,7 @@ from tests.support.polling import readable
 PATIENCE_S = 20.0
 LONG_MS = DurationMs(60_000)
 EFFECT = EffectId("eff_" + "09" * 16)
+DEADLINE = InstantMs(1_800_000_000_123)
 ENV = {"PATH": os.environ["PATH"]}
 
 
@@ -56,10 +57,19 @@ def signs(tmp_path: Path) -> Iterator[Signs]:
 
 
 def run(
-    *argv: str, remaining_ms: int = LONG_MS, env: dict[str, str] | None = None, effect: EffectId = EFFECT
+    *argv: str,
+    remaining_ms: int = LONG_MS,
+    env: dict[str, str] | None = None,
+    effect: EffectId = EFFECT,
+    passes: tuple[str, ...] = (),
 ) -> ChildResult:
     return run_child(
-        argv, effect_id=effect, remaining_ms=DurationMs(remaining_ms), env=ENV if env is None else env
+        argv,
+        effect_id=effect,
+        deadline_ms=DEADLINE,
+        remaining_ms=DurationMs(remaining_ms),
+        env=ENV if env is None else env,
+        passes=passes,
     )
 
 
@@ -110,20 +120,65 @@ def test_after_the_deadline_nothing_is_started(remaining_ms: int, tmp_path: Path
     assert not (tmp_path / "made").exists()
 
 
-@pytest.mark.spec("SEC-01")
-def test_the_environment_has_the_effect_and_no_setting_of_the_issuer(signs: Signs) -> None:
-    shell(f"env > {signs.path}", ISSUER_TOKEN="canary", ISSUER_URL="x", NPM_TOKEN="theirs")
-    lines = signs.read_to_end().decode().splitlines()
-    assert f"PERMIT_EFFECT={EFFECT}" in lines
-    assert "NPM_TOKEN=theirs" in lines
-    assert not [line for line in lines if "ISSUER_" in line or "canary" in line]
+@pytest.mark.spec("SEC-01", "OPR-06")
+def test_the_command_has_a_clean_environment_and_nothing_else(signs: Signs) -> None:
+    given = {
+        **ENV,
+        "HOME": "/h",
+        "LANG": "C.UTF-8",
+        "LC_TIME": "tr_TR.UTF-8",
+        "TZ": "UTC",
+        "TMPDIR": "/t",
+        "NPM_TOKEN": "theirs",
+        "OTHER_TOKEN": "canary",
+        "AWS_SECRET_ACCESS_KEY": "canary",
+        "ISSUER_TOKEN": "canary",
+        "PERMIT_CLAIM": "canary",
+        "PERMIT_EFFECT_ID": "canary",
+        "LD_PRELOAD": "",
+        "PYTHONPATH": "canary",
+        "SSH_AUTH_SOCK": "canary",
+        "OTEL_SERVICE_NAME": "canary",
+    }
+    show = "import os; open(os.environ['TZ'] and SIGNS, 'wb').write(open('/proc/self/environ', 'rb').read())"
+    run(
+        sys.executable,
+        "-c",
+        show.replace("SIGNS", repr(str(signs.path))),
+        env=given,
+        passes=("NPM_TOKEN", "ISSUER_TOKEN", "PERMIT_CLAIM"),
+    )
+    lines = set(signs.read_to_end().decode().strip("\0").split("\0"))
+    assert lines == {
+        *(
+            f"{name}={given[name]}"
+            for name in ("PATH", "HOME", "LANG", "LC_TIME", "TZ", "TMPDIR", "NPM_TOKEN")
+        ),
+        f"PERMIT_EFFECT_ID={EFFECT}",
+        "PERMIT_DEADLINE=2027-01-15T08:00:00.123Z",
+    }
+
+
+@pytest.mark.spec("OPR-06")
+def test_the_command_finds_signals_and_language_as_any_program_does(signs: Signs) -> None:
+    """What starts it is a Python, which ignores the end of a reader and may choose a language of its own."""
+    run(
+        "sh",
+        "-c",
+        f"grep SigIgn /proc/$$/status > {signs.path}; echo ${{LC_CTYPE-none}} >> {signs.path}",
+        env=ENV,
+    )
+    ignored, language = signs.read_to_end().decode().splitlines()
+    assert (int(ignored.split()[1], 16), language) == (0, "none")
+    run("sh", "-c", f"echo $LC_CTYPE > {signs.path}", env={**ENV, "LC_CTYPE": "C"})
+    assert signs.read_to_end() == b"C\n"
 
 
 def test_standard_input_is_empty_and_output_goes_to_our_standard_error() -> None:
     program = (
         "import sys; from issuer.operations.host_adapter import run_child\n"
         f"run_child(['sh', '-c', 'cat; echo said; echo warned >&2'], effect_id={EFFECT!r},"
-        f" remaining_ms=60000, env={ENV!r})\n"
+        f" deadline_ms=0, remaining_ms=60000, env={ENV!r})\n"
         "print('the answer')"
     )
     done = subprocess.run(
@@ -181,7 +236,7 @@ PARENT = """
 import sys
 from issuer.operations.host_adapter import run_child
 print("ready", flush=True)
-result = run_child(sys.argv[1:], effect_id=EFFECT, remaining_ms=60000, env=ENV)
+result = run_child(sys.argv[1:], effect_id=EFFECT, deadline_ms=0, remaining_ms=60000, env=ENV)
 print(result.end, result.interrupted_by, result.proof, flush=True)
 """
 
@@ -243,7 +298,7 @@ def test_an_end_that_somebody_else_collected_is_no_success() -> None:
     program = (
         "import signal; from issuer.operations.host_adapter import run_child\n"
         "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
-        f"result = run_child(['true'], effect_id={EFFECT!r}, remaining_ms=60000, env={ENV!r})\n"
+        f"result = run_child(['true'], effect_id={EFFECT!r}, deadline_ms=0, remaining_ms=60000, env={ENV!r})\n"
         "print(result.end, result.proof)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

@@ -10,10 +10,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from issuer.operations.contract import Answer, NotDispatchedError, Proof
+from issuer.operations.contract import Answer, NotDispatchedError, Proof, TargetUnreadableError
 from issuer.operations.http_adapter import HttpAdapter
+from issuer.operations.http_answer import ReceivedAnswer
+from issuer.operations.http_read import HttpReader
+from issuer.operations.templates import Template
 from tests.support.declared import CANARY, secrets, send, settings
-from tests.support.service import Service, answer, raw, response
+from tests.support.service import Service, answer, raw, response, shows
 
 
 def certificate(*names: str) -> tuple[bytes, bytes]:
@@ -118,3 +121,34 @@ def test_an_answer_that_ends_with_the_connection_must_end_the_session_as_well(
     adapter = over_tls(service, public)
     assert send(adapter) == Answer(proof=Proof.NOTHING, source="http:201:cut")
     assert send(adapter) == Answer(proof=Proof.SUCCEEDED, source="http:201")
+
+
+@pytest.mark.spec("EFF-02", "EFF-06")
+def test_a_read_is_verified_like_a_sending_and_the_environment_has_no_say(
+    secure: tuple[Service, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    service, public = secure
+    trusted_by_environment = tmp_path / "environment.pem"
+    trusted_by_environment.write_text(public)
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted_by_environment))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))
+
+    def read(host: str, ca_pem: str | None) -> ReceivedAnswer:
+        url = Template.parse_url(f"https://{host}:{service.port}/x")
+        return HttpReader(url, "bank_token", secrets, ca_pem=ca_pem).get("/x", ["127.0.0.1"])
+
+    service.then(shows())
+    assert read("bank.example", public).status == 200
+    assert service.requests[0].headers["authorization"] == f"Bearer {CANARY}"
+    others = [
+        ("other.example", public),
+        ("bank.example", None),
+        ("bank.example", certificate("bank.example")[0]),
+    ]
+    for number, (host, trusted) in enumerate(others, 2):
+        with pytest.raises(TargetUnreadableError, match=r"^tls_failed$"):
+            read(host, trusted.decode() if isinstance(trusted, bytes) else trusted)
+        service.wait_for(closed=number)
+    assert len(service.requests) == 1
+    assert not (tmp_path / "keys").exists()

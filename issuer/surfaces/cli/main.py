@@ -160,27 +160,33 @@ def admit(settings: Settings, effect: str) -> None:
 @click.argument("effect")
 @click.option("--claim", required=True, help="The claim that admit gave; - reads it from standard input.")
 @click.option(
-    "--outcome", type=click.Choice(["succeeded", "unknown"]), required=True, help="What became of it."
+    "--outcome",
+    type=click.Choice(["succeeded", "failed", "no_effect", "unknown"]),
+    required=True,
+    help="What became of it.",
 )
 @click.option("--cost", "cost", multiple=True, metavar="UNIT=AMOUNT", help="The measured cost, if known.")
 @common
 def report(settings: Settings, effect: str, claim: str, outcome: str, cost: tuple[str, ...]) -> None:
-    """Report what became of an admitted EFFECT. A host's word never releases money."""
+    """Report what became of an admitted EFFECT. A host's word releases nothing, unless its owner admitted a wrapper."""
     secret = sys.stdin.readline().strip() if claim == "-" else claim
     run_with_issuer(
         settings,
         lambda issuer: issuer.report(
-            effect, secret, succeeded=outcome == "succeeded", cost=whole_pairs(cost) if cost else None
+            effect, secret, outcome=outcome, cost=whole_pairs(cost) if cost else None
         ),
     )
 
 
 @group.command()
 @click.argument("effect")
+@click.option(
+    "--content", is_flag=True, help="Show its sensitive payload fields instead; that goes on record."
+)
 @common
-def show(settings: Settings, effect: str) -> None:
+def show(settings: Settings, effect: str, content: bool) -> None:
     """Show EFFECT with everything on record about it."""
-    run_with_issuer(settings, lambda issuer: issuer.show(effect), reading=True)
+    run_with_issuer(settings, lambda issuer: issuer.show(effect, content=content), reading=True)
 
 
 @group.command("list")

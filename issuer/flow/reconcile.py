@@ -32,7 +32,7 @@ from issuer.flow.content import erase_content
 from issuer.flow.ending import record_end
 from issuer.flow.prepare import request_of
 from issuer.flow.refusing import collected_since
-from issuer.flow.settle import Outcome, outcome_step
+from issuer.flow.settle import CHARGE_CONTRADICTS, Outcome, outcome_step
 from issuer.flow.steps import Reached
 from issuer.house import House, Visit
 from issuer.operations.contract import Inspection, Inspector, Look, Seen
@@ -345,7 +345,7 @@ def weighed(view: View, effect: Effect, attempt: Attempt, inspection: Inspection
         case Seen.FOUND:
             target, reason = EffectState.SUCCEEDED, "inspection_found"
         case Seen.ABSENT if any((charged or {}).values()):
-            return unclear(attempt.kind, inspection.source, "charge_contradicts_proof", seen)
+            target, reason = EffectState.UNKNOWN, CHARGE_CONTRADICTS
         case Seen.ABSENT:
             why = _why_not_conclusive(view, effect, attempt)
             target = EffectState.NO_EFFECT if why is None else EffectState.UNKNOWN
@@ -362,7 +362,7 @@ def weighed(view: View, effect: Effect, attempt: Attempt, inspection: Inspection
         source=inspection.source,
         reason=reason,
         reference=inspection.reference,
-        charged=charged if inspection.seen is Seen.FOUND else None,
+        charged=charged if inspection.seen in {Seen.FOUND, Seen.ABSENT} else None,
         attempt=str(attempt.kind),
         seen=seen,
     )

@@ -8,7 +8,7 @@ from issuer import answering
 from issuer.flow.dispatch import confirmed
 from issuer.house import House
 from issuer.wire import Answer, code_of
-from ledger.model import Effect, EvidenceClass
+from ledger.model import Amounts, Effect, EvidenceClass
 from ledger.refusals import RefusalCode
 from ledger.states import EffectState
 
@@ -26,4 +26,11 @@ def settled_answer(house: House, effect: Effect) -> Answer:
     """Answer a settled effect, or `audit_pending` while a required sink lacks its outcome."""
     if not confirmed(house, effect.sequence):
         return answering.about(house, str(RefusalCode.AUDIT_PENDING), effect)
-    return answering.about(house, standing_code(house, effect), effect)
+    say = ""
+    if effect.state is EffectState.NO_EFFECT and any(_charged(house, effect).values()):
+        say = "The service says nothing happened; what was acknowledged as a charge stays charged."
+    return answering.about(house, standing_code(house, effect), effect, say=say)
+
+
+def _charged(house: House, effect: Effect) -> Amounts:
+    return house.ledger.read(lambda view: view.charged(effect.effect_id))

@@ -12,7 +12,7 @@ from issuer.flow.attempts import AttemptKind, AttemptRecord, attempts_on
 from issuer.flow.binding import stored_member
 from issuer.flow.resend import resend_until
 from issuer.house import House
-from ledger.errors import Fault
+from ledger.errors import Fault, LedgerCorrupt
 from ledger.model import Effect, InstantMs
 from ledger.port import View
 
@@ -24,7 +24,7 @@ def unresolved_row(house: House, view: View, effect: Effect) -> dict[str, object
     """Return what is told beside the rest about an unknown effect."""
     names = {node.task.task_id: node.task.name for node in view.path(effect.task_id)}
     since = view.span_at(effect.sequence)
-    attempts = attempts_on(view, effect)
+    attempts = _attempts(view, effect)
     is_charged = bool(view.charged(effect.effect_id))
     places = {task_id: place for place, task_id in enumerate(names)}
     rows = sorted(
@@ -42,9 +42,17 @@ def unresolved_row(house: House, view: View, effect: Effect) -> dict[str, object
         "held": [] if is_charged else levels,
         "charged": levels if is_charged else [],
         "inspection": possible_inspections(house, view, effect),
-        "attempts": len(attempts),
+        "attempts": None if attempts is None else len(attempts),
         "last_attempt": attempt_shown(attempts[-1]) if attempts else None,
     }
+
+
+def _attempts(view: View, effect: Effect) -> tuple[AttemptRecord, ...] | None:
+    """Return the attempts; None where the trail of a damaged ledger cannot be read, and the rest is shown (LED-04)."""
+    try:
+        return attempts_on(view, effect)
+    except LedgerCorrupt:
+        return None
 
 
 def attempt_shown(attempt: AttemptRecord) -> dict[str, object]:

@@ -32,7 +32,7 @@ from issuer.flow.content import erase_content
 from issuer.flow.ending import record_end
 from issuer.flow.prepare import request_of
 from issuer.flow.refusing import collected_since
-from issuer.flow.settle import Outcome, outcome_step
+from issuer.flow.settle import CHARGE_CONTRADICTS, Outcome, outcome_step
 from issuer.flow.steps import Reached
 from issuer.house import House, Visit
 from issuer.operations.contract import Inspection, Inspector, Look, Seen
@@ -345,7 +345,7 @@ def weighed(view: View, effect: Effect, attempt: Attempt, inspection: Inspection
         case Seen.FOUND:
             target, reason = EffectState.SUCCEEDED, "inspection_found"
         case Seen.ABSENT if any((charged or {}).values()):
-            return unclear(attempt.kind, inspection.source, "charge_contradicts_proof", seen)
+            target, reason = EffectState.UNKNOWN, CHARGE_CONTRADICTS
         case Seen.ABSENT:
             why = _why_not_conclusive(view, effect, attempt)
             target = EffectState.NO_EFFECT if why is None else EffectState.UNKNOWN
@@ -362,10 +362,19 @@ def weighed(view: View, effect: Effect, attempt: Attempt, inspection: Inspection
         source=inspection.source,
         reason=reason,
         reference=inspection.reference,
-        charged=charged if inspection.seen is Seen.FOUND else None,
+        charged=charged if inspection.seen in {Seen.FOUND, Seen.ABSENT} else None,
         attempt=str(attempt.kind),
         seen=seen,
     )
+
+
+def _restored_ms(view: View) -> InstantMs:
+    """Return when the last resend can have ended that a restore knows nothing of; 0 where nothing was restored.
+
+    A restore finds no other process at work, so whatever was tried after the backup had begun before it (LED-08).
+    """
+    first = view.epoch_after(view.head().epoch - 1)
+    return InstantMs(0 if first is None else first.at_ms + ATTEMPT_MS)
 
 
 def _why_not_conclusive(view: View, effect: Effect, attempt: Attempt) -> str | None:
@@ -383,4 +392,5 @@ def _why_not_conclusive(view: View, effect: Effect, attempt: Attempt) -> str | N
     counts_from = absence_counts_from(ended, claim)
     if counts_from is None:
         return "sender_not_gone"
+    counts_from = max(counts_from, _restored_ms(view))
     return None if attempt.began_ms >= counts_from + absence.after_ms else "absence_too_early"

@@ -73,16 +73,17 @@ _REASONS: Mapping[Proof, str] = {
 }
 _ANSWERED: Final = "service_answered"
 _LOST: Final = "answer_lost"
+CHARGE_CONTRADICTS: Final = "charge_contradicts_proof"
 
-WINNER_REASONS: Final = frozenset({*_REASONS.values(), _ANSWERED, _LOST})
+WINNER_REASONS: Final = frozenset({*_REASONS.values(), _ANSWERED, _LOST, CHARGE_CONTRADICTS})
 """Reasons that only the winner of an admission gives, once its own sending is over."""
 
 
 def from_answer(answer: Answer) -> Outcome:
     """Return the outcome that a service's answer proves under its contract, and no more (REP-06).
 
-    A charge that is no whole amount (EFF-04), or that stands beside a proof of no effect (REC-05), proves nothing at
-    all: the effect is `unknown` and a person looks.
+    A charge that is no whole amount proves nothing at all (EFF-04). One beside a proof of no effect is kept as what was
+    charged so far, and proves no end (REC-05). Either way the effect is `unknown` and a person looks.
     """
     charged: Amounts | None = None
     if answer.charged is not None:
@@ -90,13 +91,12 @@ def from_answer(answer: Answer) -> Outcome:
             charged = costs(answer.charged)
         except Malformed:
             return lost("charge_not_whole")
-    if answer.proof is Proof.NO_EFFECT and any((charged or {}).values()):
-        return lost("charge_contradicts_proof")
+    contradicts = answer.proof is Proof.NO_EFFECT and any((charged or {}).values())
     return Outcome(
-        target=_PROOFS[answer.proof],
+        target=EffectState.UNKNOWN if contradicts else _PROOFS[answer.proof],
         evidence_class=EvidenceClass.NONE if answer.proof is Proof.NOTHING else EvidenceClass.SERVICE,
         source=answer.source,
-        reason=_REASONS.get(answer.proof, _ANSWERED),
+        reason=CHARGE_CONTRADICTS if contradicts else _REASONS.get(answer.proof, _ANSWERED),
         reference=answer.reference,
         charged=charged,
     )

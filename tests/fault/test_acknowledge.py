@@ -94,7 +94,8 @@ def test_later_evidence_still_moves_the_state_and_the_charge_stays(
     effect = shop.unknown(answer(503, effect=step is None))
     noted(shop, effect, charge=True)
     shop.past_deadline(3_000)
-    assert shop.look(effect, *([] if step is None else [step])).code == code
+    said = shop.look(effect, *([] if step is None else [step]))
+    assert (said.code, "stays charged" in said.say) == (code, step is not None)
     assert books(shop.issuer) == all_at(settled=300)
     assert shop.checked()
     shop.pass_ms(40 * 24 * HOUR_MS)

@@ -169,4 +169,21 @@ def test_a_charge_that_is_no_whole_amount_resolves_nothing(shop: Inquiry, charge
     said = ours.look(effect, Inspection(seen=Seen.ABSENT, source="memory", charged={"USD.cent": 1}))
     assert (said.code, attempt_of(said)) == ("outcome_unknown", ("absent", "charge_contradicts_proof"))
     assert ours.look(effect, DIFFERS).code == "outcome_unknown"
+    # What it was said to have charged stays a charge: no later absence releases it.
+    assert ours.look(effect, ABSENT).more["attempt"]["contradicts"] is True
+    assert state_of(shop.issuer, effect) == "unknown"
     assert ours.look(effect, FOUND).code == "succeeded"
+
+
+@pytest.mark.spec("REC-05", "REP-06", "BUD-04")
+def test_a_charge_beside_a_first_hand_no_effect_is_kept_and_no_absence_releases_it(shop: Inquiry) -> None:
+    ours = Shop(shop)
+    effect = ours.sent(Proof.NO_EFFECT, {"USD.cent": 7})
+    record: Any = shop.issuer.show(effect).more["record"]
+    assert (record["evidence"][-1]["class"], record["evidence"][-1]["charged"]) == (
+        "service",
+        {"USD.cent": 7},
+    )
+    assert ours.look(effect, ABSENT).more["attempt"]["contradicts"] is True
+    assert books(shop.issuer) == all_at(reserved=300)
+    assert shop.checked()

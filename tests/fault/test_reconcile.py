@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from audit import SinkUnavailable
+from issuer.restore.restoring import restore
 from issuer.surfaces.cli.output import render
 from ledger.model import EffectId
-from tests.support.cases import all_at, books, command, rebuilt, refusals, state_of
+from tests.support.cases import Clock, all_at, books, command, rebuilt, refusals, state_of
 from tests.support.issuers import permitted, refund
 from tests.support.reconciling import (
     AFTER_3S,
@@ -24,7 +25,7 @@ from tests.support.reconciling import (
     shows,
     with_inspector,
 )
-from tests.support.service import answer, held
+from tests.support.service import accept_then_close, answer, held
 from tests.support.sinks import FaultySink, raises
 
 NO_ROOM = raises(SinkUnavailable("faulty", "no_space", "No room."))
@@ -365,3 +366,29 @@ def test_people_read_it_in_lines(after: Inquiry) -> None:
     assert "possible: inspect; 1 attempt, the last: inspect, absent (absence_too_early)" in text
     assert "{" not in text
     assert "attempt: inspect, found (inspection_found)" in render(after.look(effect))
+
+
+@pytest.mark.spec("LED-08", "REC-02", "REC-03")
+def test_after_a_restore_the_delay_runs_from_it_since_attempts_after_the_backup_are_forgotten(
+    tmp_path: Path,
+) -> None:
+    """A resend that the restored ledger never heard of may still be accepted by the service."""
+    file = tmp_path / "backup.sqlite"
+    clock = Clock()
+    with opened_inquiry(tmp_path / "f0", absent=AFTER_3S, resend=True, clock=clock) as inquiry:
+        effect = inquiry.unknown(answer(503, effect=False))
+        assert inquiry.issuer.ledger_backup(inquiry.made.profile, file).code == "backed_up"
+        inquiry.past_deadline(60_000)
+        inquiry.service.then(accept_then_close())
+        assert inquiry.issuer.reconcile(effect, resend=True).code == "outcome_unknown"
+        inquiry.issuer.close()
+        restore(inquiry.made.profile, file, clock=clock)
+        with inquiry.made.open(clock=clock) as inquiry.issuer:
+            assert inquiry.names(effect).count("effect.inspecting") == 0
+            for passed_ms, code in (
+                (0, "outcome_unknown"),
+                (20_000, "outcome_unknown"),
+                (20_000, "no_effect"),
+            ):
+                inquiry.pass_ms(passed_ms)
+                assert inquiry.look(effect, NOT_FOUND).code == code

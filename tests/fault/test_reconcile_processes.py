@@ -191,3 +191,24 @@ def test_a_resend_that_is_killed_leaves_it_unknown_and_on_record(
     assert len(ground.service.requests) == sent + 1
     assert {received.key for received in ground.service.requests} == {effect}
     assert len({received.body for received in ground.service.requests}) == 1
+
+
+@pytest.mark.spec("ADM-07", "REC-02", "REC-05")
+def test_a_sender_that_wakes_late_and_loses_its_answer_is_over_by_its_own_word(ground: Ground) -> None:
+    """Its process ends in good order and leaves no lock to look at, so only what it said can prove its end."""
+    ground.service.then(held("answer", accept_then_close()))
+    effect = permitted(refund(ground.other, amount=300))
+    with ground.start("commit", effect, at=None, sends=signal.SIGKILL) as sender:
+        ground.service.wait_for(requests=1)
+        sender.send(signal.SIGSTOP)
+        sender.stopped()
+        ground.pass_ms(DEADLINE_MS * 2)
+        assert attempt_of(ground.look(effect, NOT_FOUND)) == ("absent", "sender_not_gone")
+        ground.service.gate("answer").set()
+        ground.service.wait_for(closed=1)
+        sender.resume()
+        assert sender.answer()["code"] == "outcome_unknown"
+        assert sender.ended() == 0
+    assert attempt_of(ground.look(effect, NOT_FOUND)) == ("absent", "absence_too_early")
+    ground.pass_ms(3_000)
+    assert attempt_of(ground.look(effect, NOT_FOUND)) == ("absent", "absence_conclusive")

@@ -272,6 +272,8 @@ class Reference(Keeping):
             return self.standing(found)
         if found.state in SETTLED + UNUSED:
             return self.refused(why_not(found.state), effect=found)
+        if found.of.by_host != (command == "admit") and found.state in UNRESOLVED:
+            return self.refused(why_not(found.state), effect=found)
         if found.of.by_host != (command == "admit"):
             return self.refused("unsupported", field=command, effect=found)
         return found
@@ -306,9 +308,14 @@ class Reference(Keeping):
         now = self.time()
         if effect.state not in UNRESOLVED:
             return self.refused(why_not(effect.state), effect=effect)
-        if effect.state == state:
-            return self.refused("outcome_unknown", effect=effect)
         late = effect.state == "unknown" or now >= (effect.deadline or 0)
+        if effect.state == state:
+            # That the winner's own sending is over is kept, once; a host's word that it does not know says nothing new.
+            if evidence[0] == "host_claim":
+                return self.refused("outcome_unknown", effect=effect)
+            effect.evidence.append((*evidence, state, late))
+            self.record(now, "effect.reported")
+            return None
         effect.evidence.append((*evidence, state, late))
         if state != "unknown":
             effect.charges = {} if state == "no_effect" else {**effect.cost, **charged}
@@ -424,7 +431,7 @@ def proven(outcome: Outcome) -> Proof:
     if not all(type(amount) is int and amount >= 0 for amount in charged.values()):
         return "unknown", {}, ("none", "charge_not_whole")
     if outcome.word == "no_effect" and any(charged.values()):
-        return "unknown", {}, ("none", "charge_contradicts_proof")
+        return "unknown", {}, ("service", "memory")
     if outcome.word == "nothing":
         return "unknown", {}, ("none", "memory")
     return outcome.word, {unit: int(str(amount)) for unit, amount in charged.items()}, ("service", "memory")

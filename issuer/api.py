@@ -13,6 +13,7 @@ from audit import Sink
 from issuer import commands
 from issuer.caller import Caller, local_caller
 from issuer.clock import now_ms
+from issuer.closing import let_go
 from issuer.commands.task_scope import ScopeAsk
 from issuer.commands.tasks import NewTask
 from issuer.flow.prepare import Ask
@@ -23,7 +24,6 @@ from issuer.places import Places
 from issuer.terms import CurrentTerms, look_at_terms
 from issuer.wire import Answer
 from issuer.wiring import open_house, span_recorder
-from ledger.errors import Fault
 from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanRecorder
 from ledger.timekeeping import Uptime
@@ -317,12 +317,11 @@ class Issuer:
         return commands.ledger_restore(Path(profile), Path(file))
 
     def close(self) -> None:
-        """Let go of everything. Admissions of this process that are still open become `unknown` for others."""
-        house = self._house
-        # Kept, the file makes the next start look: it makes certain what this process could not, and checks.
-        house.instance.close(keep_file=house.ledger.is_uncertain or _has_open_claims(house))
-        house.delivery.close()
-        house.ledger.close()
+        """Let go of everything, within `issuer.closing.CLOSE_BUDGET_S` seconds (INV-03).
+
+        Admissions of this process that are still open become `unknown` for others.
+        """
+        let_go(self._house)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -336,12 +335,3 @@ class Issuer:
     ) -> None:
         """Close."""
         self.close()
-
-
-def _has_open_claims(house: House) -> bool:
-    """Say whether an admission of this process is still open; when that cannot be read, act as if one were."""
-    try:
-        claims = house.ledger.read(lambda view: view.claims_open())
-    except Fault:
-        return True
-    return any(claim.instance == house.instance.name for claim in claims)

@@ -89,7 +89,7 @@ RETRYABLE: Final = MappingProxyType(
         RefusalCode.OUTSIDE_TASK: False,
         RefusalCode.COLLECTED: False,
         RefusalCode.INVOCATION_OVER: False,
-        RefusalCode.INVOCATION_UNSETTLED: True,
+        RefusalCode.INVOCATION_UNSETTLED: False,
         RefusalCode.TASK_CLOSED: False,
         RefusalCode.TASK_FROZEN: True,
         RefusalCode.TASK_EXPIRED: False,

@@ -18,7 +18,7 @@ from issuer.operations.registry import Operation
 from issuer.sealing import commit
 from ledger.canonical import canonical_bytes, digest, parse_strict
 from ledger.errors import LedgerCorrupt, Malformed
-from ledger.model import EffectId, InstantMs
+from ledger.model import EffectId, InstantMs, InvocationId
 
 BINDING_VERSION: Final = 1
 BINDING_DOMAIN: Final = "permit-issuer/binding/v1"
@@ -83,7 +83,7 @@ class Names:
     actor: str
     caller: str
     revision: str
-    invocation_id: str | None
+    invocation_id: InvocationId | None
 
 
 def _non_public(operation: Operation) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from audit import AuditUnavailable
 from issuer.flow.admit import Winner
 from issuer.flow.binding import Pinned
+from issuer.flow.invocations import named
 from issuer.flow.prepare import request_of
 from issuer.flow.settle import Outcome, from_answer, lost, not_sent, settle
 from issuer.flow.steps import Reached
@@ -25,7 +26,7 @@ from issuer.wire import code_of
 from ledger.errors import Fault
 from ledger.model import Claim, DurationMs, Effect
 from ledger.refusals import RefusalCode
-from ledger.rules import refuse_path
+from ledger.rules import refuse_invocation, refuse_path
 from ledger.states import EffectState
 
 
@@ -160,11 +161,12 @@ def _held_back(visit: Visit, won: Won) -> str | None:
 def ended(house: House, effect: Effect, claim: Claim) -> str | None:
     """Look once more, without cost, after waiting for the sinks (ADM-05): return why nothing may be sent, or None."""
     try:
-        current, permit, path = house.ledger.read(
+        current, permit, path, invocation = house.ledger.read(
             lambda view: (
                 view.effect(effect.effect_id),
                 view.permit(effect.effect_id),
                 view.path(effect.task_id),
+                named(view, effect),
             )
         )
     except Fault:
@@ -176,7 +178,10 @@ def ended(house: House, effect: Effect, claim: Claim) -> str | None:
         return "deadline_passed"
     if permit is None or now >= permit.expires_ms:
         return "permit_expired"
-    no = refuse_path(path, now)
+    no = None
+    if effect.invocation_id is not None:
+        no = refuse_invocation(invocation, path, effect.caller, now)
+    no = no or refuse_path(path, now)
     return None if no is None else str(no.code)
 
 

@@ -8,6 +8,7 @@ Next: step 7, `succeeded`, `failed` or `no_effect`; or `unknown`, which step 8 (
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,10 +16,10 @@ from issuer.flow import spans
 from issuer.flow.content import erase_content
 from issuer.flow.ending import record_end
 from issuer.flow.refusing import collected_since
-from issuer.house import Visit
+from issuer.house import House, Visit
 from issuer.operations.contract import Answer, Proof
 from ledger.changes import Step
-from ledger.errors import Malformed
+from ledger.errors import Fault, Malformed
 from ledger.model import Amounts, AttributeValue, Effect, EvidenceClass, InstantMs, costs
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
@@ -143,10 +144,8 @@ def settle(
     Raises:
         Fault: as `ledger.port.Ledger.transact`.
     """
-    said = outcome
 
     def decide(view: View, now: InstantMs) -> Verdict[Effect]:
-        nonlocal said
         current = view.effect(effect.effect_id)
         if current is None:
             gone, over = collected_since(view, effect), Refusal(code=RefusalCode.COLLECTED)
@@ -165,9 +164,18 @@ def settle(
         return Verdict(value=current, refusal=refuse_settling(current), steps=(step,))
 
     committed = record_end(visit.house, decide)
-    if committed.refusal is None and said.target in SETTLED:
-        erase_content(visit.house, (effect,))
+    if committed.refusal is None:
+        _erase_if_over(visit.house, effect)
     return committed
+
+
+def _erase_if_over(house: House, effect: Effect) -> None:
+    """Erase the content of an effect that is over by now; of one that contradictions keep unknown it stays."""
+    effect_id = effect.effect_id
+    with suppress(Fault):
+        current = house.ledger.read(lambda view: view.effect(effect_id))
+        if current is not None and current.state in SETTLED:
+            erase_content(house, (current,))
 
 
 def _is_news(view: View, effect: Effect, outcome: Outcome) -> bool:

@@ -12,7 +12,7 @@ Decides what counts as this effect's own, and when the old state proves that not
 - Everything else differs, or is unclear where something could not be read. A staged name never counts.
 
 Absence needs a file system of this machine: what a dead process asked a server for may still be carried out.
-Nothing here changes anything. Next: `issuer.operations.file_adapter` asks; reconciliation judges.
+Nothing here changes the entry. Next: `issuer.operations.file_adapter` asks; reconciliation judges.
 """
 
 import hashlib
@@ -71,9 +71,18 @@ class _Found:
 def look_at_entry(place: Place, expected: Expected, is_in_time: Callable[[], bool]) -> Seen:
     """Return what the entry shows; `is_in_time` ends a long reading as unclear.
 
+    What is found may be the work of a sender that died before it could sync; said to be there, it has to stay.
+
     Raises:
-        OSError: the entry cannot be read.
+        OSError: the entry cannot be read, or the directory not be synced.
     """
+    seen = _seen(place, expected, is_in_time)
+    if seen is Seen.FOUND:
+        os.fsync(place.directory_fd)
+    return seen if is_in_time() else Seen.UNCLEAR
+
+
+def _seen(place: Place, expected: Expected, is_in_time: Callable[[], bool]) -> Seen:
     try:
         entry = os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False)
     except FileNotFoundError:

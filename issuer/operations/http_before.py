@@ -2,9 +2,10 @@
 
 Decides what of one declared answer is taken, and when it counts as the same. Rules: EFF-06 (declared reads, to the
 declared destination), EFF-07 (another entity tag or another fact, and the old binding cannot commit), POL-02 (facts
-are known to the issuer, not said by an actor).
+are known to the issuer, not said by an actor), ADR-0022.
 
-1. Preparation resolves the owner's literal host, reads once, and pins where it read beside what it read.
+1. Preparation resolves the owner's literal host, once for a read and a sending to one origin, reads once, and pins
+   where it read beside what it read.
 2. A commit reads again at the pinned addresses, and compares. Between that and the write the service may still
    change; only `http.if_match` closes that window, because then the service itself compares.
 3. Whatever cannot be read as declared is `TargetUnreadableError`: a fact that is missing is not false.
@@ -128,7 +129,7 @@ class ReadingAdapter:
             TargetUnreadableError: it cannot be read as declared.
         """
         inner = self._inner.prepare(request)
-        target, addresses = self._reader.target(request), self._reader.addresses()
+        target, addresses = self._reader.target(request), self._addresses(inner)
         where = {"url": self._reader.origin + target, "addresses": addresses}
         seen = self._seen(target, addresses)
         return replace(inner, preconditions={**inner.preconditions, **seen, "read": where})
@@ -162,6 +163,12 @@ class ReadingAdapter:
         if self.kind != "http":
             order = replace(order, preparation=_without_reads(order.preparation))
         return self._inner.dispatch(order)
+
+    def _addresses(self, sending: Preparation) -> list[str]:
+        """Return where to read: where the sending goes, if it is the same origin, so that both see one service."""
+        if str(sending.actual.get("url", "")).startswith(f"{self._reader.origin}/"):
+            return checked_addresses(sending.destination.get("addresses")) or self._reader.addresses()
+        return self._reader.addresses()
 
     def _seen(self, target: str, addresses: list[str]) -> dict[str, object]:
         """Read once and return what was declared of it."""

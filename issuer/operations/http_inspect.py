@@ -1,18 +1,20 @@
 """HTTP inspection: one read, later, that finds out what became of an effect, whoever sent it.
 
 Decides what was seen, and nothing about what follows from it. Rules: REC-01 (bounded, starts nothing again), REC-02
-(an error, an empty answer, 401, 429, a timeout or a redirect never release anything), REC-05.
+(an error, an empty answer, 401, 429, a timeout or a redirect never release anything), REC-05, ADR-0022.
 
 | the service | seen |
 |---|---|
 | 2xx, strict JSON, the pointer finds what was asked for | `found` |
 | 2xx, strict JSON, the pointer finds something else | `differs` |
-| 404, 410, or 2xx strict JSON where the pointer finds nothing | `absent` |
+| 404, 410, or 2xx strict JSON that has the place to look at, and the pointer finds nothing in it | `absent` |
 | anything else, and whatever cannot be read | `unclear` |
 
-Without `equals`, null, false, 0 and what is empty stand for nothing and are `unclear`: services write them both for
-"no such thing" and for "there, without one". Where a declared charge cannot be read, what was found is `unclear` as
-well. The host is resolved at inspection, and only the owner's literal origin is asked. Next: reconciliation.
+The place is the list or object that the pointer's first part leads to. An answer without it, such as `{}` or an error
+that was sent as a success, is about something else and shows no absence. Without `equals`, null, false, 0 and what is
+empty stand for nothing and are `unclear`: services write them both for "no such thing" and for "there, without one".
+Where a declared charge cannot be read, what was found is `unclear` as well. The host is resolved at inspection, and
+only the owner's literal origin is asked. Next: reconciliation.
 """
 
 from dataclasses import dataclass, field
@@ -80,7 +82,7 @@ class HttpInspector:
             document = read_document(received.body)
         if document is MISSING:
             return Inspection(seen=Seen.UNCLEAR, source=source)
-        seen = self._seen(look, find(document, self._settings.found))
+        seen = self._seen(look, document)
         if seen is not Seen.FOUND:
             return Inspection(seen=seen, source=source)
         parts = self._settings.parts
@@ -89,16 +91,26 @@ class HttpInspector:
             return Inspection(seen=Seen.UNCLEAR, source=f"{source}:no_charge")
         return Inspection(seen=seen, source=source, reference=parts.reference_in(document), charged=charged)
 
-    def _seen(self, look: Look, value: object) -> Seen:
-        """Judge what the pointer found."""
+    def _seen(self, look: Look, document: object) -> Seen:
+        """Judge what the pointer finds."""
+        pointer = self._settings.found
+        value = find(document, pointer)
         if value is MISSING:
-            return Seen.ABSENT
+            return Seen.ABSENT if _has_place(document, pointer) else Seen.UNCLEAR
         if self._settings.equals is None:
             return Seen.UNCLEAR if _is_nothing(value) else Seen.FOUND
         request = look.request
         wanted = self._settings.equals.render_value(request.values, request.registries, look.effect_id)
         # Of the same type: a service that writes 1 for true, or "1" for 1, has said something else.
         return Seen.FOUND if type(value) is type(wanted) and value == wanted else Seen.DIFFERS
+
+
+def _has_place(document: object, pointer: str) -> bool:
+    """Whether an answer has the list or object in which the pointer looks, so that it is one to this question."""
+    first, *further = pointer.split("/")[1:]
+    if type(document) is list:
+        return first.isdecimal()
+    return bool(further) and type(find(document, f"/{first}")) in {list, dict}
 
 
 def _is_nothing(value: object) -> bool:

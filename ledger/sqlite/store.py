@@ -113,6 +113,7 @@ class SqliteLedger:
         self._raw = open_database(path, journal_mode=journal_mode(), read_only=looks_only)
         self._reader: Any = self._raw if looks_only else None
         self._reader_lock = threading.Lock()
+        self._writing = threading.Lock()
         try:
             self.schema_digest = schema_digest(schema_rows(self._raw))
             if self.schema_digest != expected_digest():
@@ -207,7 +208,7 @@ class SqliteLedger:
         self._usable()
         if self._lock is None:
             raise LedgerUnavailable("looks_only", "This ledger was opened to be looked at only.")
-        with self._lock.held():  # 1
+        with self._lock.held(), self._writing:  # 1
             self._usable()
             if file_identity(self._path) != self._identity:  # 2
                 self._die("The ledger file was replaced while it was open.")
@@ -359,9 +360,12 @@ class SqliteLedger:
     def close(self) -> None:
         """Let go of the file. A closed ledger refuses everything."""
         self._closed = True
-        if os.getpid() == self._pid:
+        self._dead = self._dead or _CLOSED
+        if os.getpid() != self._pid:
+            return
+        # Whoever is inside ends first: a connection that goes under another thread's commit takes the process with it.
+        with self._writing, self._reader_lock:
             # The writer goes last: SQLite folds the WAL into the file only where the last one to close may write.
             if self._reader is not None:
                 self._reader.close()
             self._raw.close()
-        self._dead = self._dead or _CLOSED

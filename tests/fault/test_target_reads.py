@@ -15,6 +15,7 @@ import pytest
 
 from issuer import Issuer
 from issuer.flow.steps import Reached
+from issuer.selfcheck import examine
 from issuer.wire import Answer
 from ledger.model import EffectId
 from tests.support.cases import Clock, books, length, refusals, state_of
@@ -165,6 +166,32 @@ def test_where_every_field_is_public_the_record_shows_what_was_read(tmp_path: Pa
     assert stored is not None
     bound = json.loads(stored.binding)["preconditions"]
     assert (bound["etag"], bound["facts"]) == (TAG, {"legal_hold": True})
+
+
+@pytest.mark.spec("SEC-01", "SEC-03", "ADM-06")
+def test_every_credential_that_a_read_names_is_sealed_and_looked_after(tmp_path: Path) -> None:
+    inspect = 'inspect = { url = "http://127.0.0.1:9/{record}", found = "/id", absent = "never", bearer = "crm_find" }'
+    changes = {
+        'bearer = "crm_token", etag': 'bearer = "crm_look", etag',
+        "no_effect = [403, 412] }": f"no_effect = [403, 412] }}\n{inspect}",
+    }
+    with Service(there(), there(), answer(204, body=b"")) as service:
+        made = made_at(tmp_path / "f0", service, changes)
+        look = made.folder / "credentials" / "crm_look"
+        look.touch(0o600)
+        look.write_text("canary-look")
+        missing = [
+            one.says for one in examine(made.profile).findings if one.check == "credentials" and not one.ok
+        ]
+        assert len(missing) == 1
+        assert "crm_find" in missing[0]
+        with made.open() as issuer:
+            open_task(issuer, "crm", budget={"record": 5}, subject="u-ana", actors=["agent-7"])
+            effect = permitted(issuer.request("delete_record", LEAD, task="crm", actor="agent-7"))
+            assert issuer.commit(effect).code == "succeeded"
+        assert "canary-look" not in look.read_text()
+        read, again, written = [received.headers["authorization"] for received in service.requests]
+    assert (read, again, written) == ("Bearer canary-look", "Bearer canary-look", f"Bearer {CANARY}")
 
 
 CHANGED: list[tuple[str, Step, str]] = [

@@ -13,7 +13,7 @@ from issuer.flow.binding import Names, Pinned, binding_body, binding_digest, sal
 from issuer.operations.contract import Preparation
 from issuer.operations.registry import Operation, build_operations
 from issuer.profile import parse_profile
-from ledger.model import EffectId, InstantMs
+from ledger.model import EffectId, InstantMs, InvocationId
 from tests.support.issuers import STANDARD_PROFILE
 
 EXPIRES_MS: Final = InstantMs(1_893_456_000_000)
@@ -64,9 +64,14 @@ def names_of(**changed: str) -> Names:
         "actor": "agent-7",
         "caller": "u-ana",
         "revision": "3" * 64,
+        "invocation_id": "inv_" + "4" * 32,
     }
     parts |= changed
-    return Names(effect_id=EffectId(parts.pop("effect_id")), **parts)
+    return Names(
+        effect_id=EffectId(parts.pop("effect_id")),
+        invocation_id=InvocationId(parts.pop("invocation_id")),
+        **parts,
+    )
 
 
 def body_of(

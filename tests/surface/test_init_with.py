@@ -300,7 +300,7 @@ def test_an_invoice_is_paid_once_where_the_owner_has_named_the_service(
     assert (nowhere.exit, nowhere.code, nowhere.answer["field"]) == (7, "cannot_prepare", "host_not_resolved")
     profile = house / "profile.toml"
     text = profile.read_text()
-    assert text.count("https://bank.example") == 1
+    assert text.count("https://bank.example") == 2
     profile.write_text(text.replace("https://bank.example", service.url))
     token = house / "credentials" / "bank_token"
     token.touch(mode=0o600)

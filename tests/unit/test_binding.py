@@ -59,6 +59,7 @@ CHANGES: dict[str, Callable[[Operation], bytes]] = {
     "actor": lambda o: body_of(pinned_of(o), names_of(actor="agent-8")),
     "caller": lambda o: body_of(pinned_of(o), names_of(caller="uid:1")),
     "revision": lambda o: body_of(pinned_of(o), names_of(revision="4" * 64)),
+    "invocation": lambda o: body_of(pinned_of(o), names_of(invocation_id="inv_" + "5" * 32)),
     "cost": lambda o: body_of(pinned_of(o), amount=301),
     "unit": lambda o: binding_body(pinned_of(o), names_of(), cost={"EUR.cent": 300}, expires_ms=EXPIRES_MS),
     "expiry": lambda o: body_of(pinned_of(o), expires_ms=1_893_456_000_001),

@@ -1,5 +1,6 @@
 """What an entry shows about an effect on it afterwards (ADR-0018): ours, untouched, or neither."""
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -251,7 +252,7 @@ def test_what_cannot_be_read_or_not_in_time_is_unclear(
     adapter, asked = adapter_for(root, action), request()
     pinned = adapter.prepare(asked)
     assert looked(adapter, pinned, asked, remaining_ms=0).seen is Seen.UNCLEAR
-    ticks = iter([0.0, 0.0, 11.0, 11.0])
+    ticks = itertools.chain([0.0, 0.0], itertools.repeat(11.0))
     slow = adapter_for(root, action, ticks=lambda: next(ticks))
     assert looked(slow, pinned, asked).seen is Seen.UNCLEAR
 
@@ -272,4 +273,32 @@ def test_a_file_that_changes_while_it_is_read_is_unclear(root: Path, monkeypatch
         return real(descriptor, count)
 
     monkeypatch.setattr(os, "read", read_and_touch)
+    assert seen(adapter, pinned, asked) is Seen.UNCLEAR
+
+
+@pytest.mark.spec("REC-01")
+@pytest.mark.parametrize("action", FileAction)
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_look_whose_time_is_over_says_nothing(root: Path, action: FileAction, happened: bool) -> None:
+    adapter, asked = adapter_for(root, action), request(HERE[action])
+    pinned = adapter.prepare(asked)
+    if happened:
+        adapter.dispatch(order_for(pinned, asked))
+    assert looked(adapter, pinned, asked, remaining_ms=0).seen is Seen.UNCLEAR
+
+
+@pytest.mark.spec("REC-02", "LED-01")
+@pytest.mark.parametrize("action", FileAction)
+def test_what_is_said_to_be_found_is_made_to_stay(
+    root: Path, action: FileAction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sender may have died between the change and the sync of the directory."""
+    adapter, asked = adapter_for(root, action), request(HERE[action])
+    pinned = adapter.prepare(asked)
+    adapter.dispatch(order_for(pinned, asked))
+
+    def broken(_descriptor: int) -> None:
+        raise OSError(5, "input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
     assert seen(adapter, pinned, asked) is Seen.UNCLEAR

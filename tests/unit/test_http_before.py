@@ -257,14 +257,38 @@ def test_a_target_that_cannot_be_read_again_is_not_called_unchanged() -> None:
 
 @pytest.mark.spec("EFF-02", "EFF-07")
 def test_the_second_read_goes_to_the_pinned_addresses_and_resolves_nothing() -> None:
-    answers = iter([("127.0.0.1",), ("127.0.0.1",)])
+    answers = iter([("127.0.0.1",)])
     with Service(shows(BODY, tag=TAG), shows(BODY, tag=TAG)) as service:
         url = f"http://bank.example:{service.port}"
         adapter = reading(url, resolve=lambda _host, _port: next(answers), bearer=None)
         pinned = adapter.prepare(REQUEST)
-        assert next(answers, None) is None
+        assert next(answers, None) is None, "one resolution serves the read and the sending"
+        assert pinned.preconditions["read"] == {
+            "url": f"{url}/v1/payments/hetzner/R%2F1%2019?urgent=true",
+            "addresses": pinned.destination["addresses"],
+        }
         assert adapter.still_holds(REQUEST, pinned) is None
         assert service.requests[1].headers["host"] == f"bank.example:{service.port}"
+
+
+@pytest.mark.spec("EFF-02", "EFF-06")
+def test_a_read_of_another_origin_has_addresses_of_its_own() -> None:
+    asked: list[str] = []
+
+    def resolve(host: str, _port: int) -> tuple[str, ...]:
+        asked.append(host)
+        return ("127.0.0.1",)
+
+    with Service(shows(BODY, tag=TAG)) as service, Service() as other:
+        where = Template.parse_url(f"http://mirror.example:{service.port}/{{vendor}}")
+        url = f"http://bank.example:{other.port}"
+        pinned = reading(url, resolve=resolve, bearer=None, url=where).prepare(REQUEST)
+        assert pinned.preconditions["read"] == {
+            "url": f"http://mirror.example:{service.port}/hetzner",
+            "addresses": ["127.0.0.1"],
+        }
+        assert (service.connections, other.connections) == (1, 0)
+    assert asked == ["bank.example", "mirror.example"]
 
 
 @pytest.mark.spec("EFF-02", "EFF-07")

@@ -86,6 +86,7 @@ def test_it_finds_what_happened_although_its_answer_was_lost() -> None:
         assert (len(service.lookups), len(service.writes)) == (2, 1)
 
 
+NONE = b'{"items":[]}'
 TABLE: list[tuple[str, Step, Seen, str]] = [
     ("found in a list", shows(b'{"items":[{"id":"p-1"}]}'), Seen.FOUND, "http:200"),
     ("a number other than nought", shows(b'{"items":[{"id":1}]}'), Seen.FOUND, "http:200"),
@@ -99,10 +100,12 @@ TABLE: list[tuple[str, Step, Seen, str]] = [
     ("an empty list", shows(b'{"items":[{"id":[]}]}'), Seen.UNCLEAR, "http:200"),
     ("an empty object", shows(b'{"items":[{"id":{}}]}'), Seen.UNCLEAR, "http:200"),
     ("no item", shows(b'{"items":[]}'), Seen.ABSENT, "http:200"),
-    ("no list", shows(b"{}"), Seen.ABSENT, "http:200"),
+    ("an empty answer", shows(b"{}"), Seen.UNCLEAR, "http:200"),
+    ("an error as a success", shows(b'{"ok":false,"error":"ratelimited"}'), Seen.UNCLEAR, "http:200"),
+    ("null in place of the list", shows(b'{"items":null}'), Seen.UNCLEAR, "http:200"),
     ("an item without an id", shows(b'{"items":[{}]}'), Seen.ABSENT, "http:200"),
     ("an object in place of the list", shows(b'{"items":{"1":{"id":"p-1"}}}'), Seen.ABSENT, "http:200"),
-    ("a text in place of the list", shows(b'{"items":"0"}'), Seen.ABSENT, "http:200"),
+    ("a text in place of the list", shows(b'{"items":"0"}'), Seen.UNCLEAR, "http:200"),
     ("not there", shows(b'{"items":[{"id":"p-1"}]}', status=404), Seen.ABSENT, "http:404"),
     ("gone", shows(b"<html>", status=410), Seen.ABSENT, "http:410"),
     ("no body", shows(b""), Seen.UNCLEAR, "http:200"),
@@ -113,12 +116,12 @@ TABLE: list[tuple[str, Step, Seen, str]] = [
     ("a number that does not survive", shows(b'{"items":[],"n":1e400}'), Seen.UNCLEAR, "http:200"),
     ("two documents", shows(b"{}{}"), Seen.UNCLEAR, "http:200"),
     ("not UTF-8", shows(b'{"x":"\xff"}'), Seen.UNCLEAR, "http:200"),
-    ("bad request", shows(status=400), Seen.UNCLEAR, "http:400"),
-    ("who are you", shows(status=401), Seen.UNCLEAR, "http:401"),
-    ("not for you", shows(status=403), Seen.UNCLEAR, "http:403"),
-    ("slow down", shows(status=429), Seen.UNCLEAR, "http:429"),
+    ("bad request", shows(NONE, status=400), Seen.UNCLEAR, "http:400"),
+    ("who are you", shows(NONE, status=401), Seen.UNCLEAR, "http:401"),
+    ("not for you", shows(NONE, status=403), Seen.UNCLEAR, "http:403"),
+    ("slow down", shows(NONE, status=429), Seen.UNCLEAR, "http:429"),
     ("broken", shows(b'{"items":[{"id":"p-1"}]}', status=500), Seen.UNCLEAR, "http:500"),
-    ("away", shows(status=503), Seen.UNCLEAR, "http:503"),
+    ("away", shows(NONE, status=503), Seen.UNCLEAR, "http:503"),
     ("not modified", shows(b"", status=304), Seen.UNCLEAR, "http:304"),
     ("redirected", redirect("http://127.0.0.1:9/"), Seen.UNCLEAR, "http:302"),
     ("no answer", accept_then_close(), Seen.UNCLEAR, "http:no_answer"),
@@ -169,7 +172,8 @@ def test_another_value_in_its_place_is_not_this_effect(equals: str, value: bytes
 
 @pytest.mark.spec("REC-02")
 def test_one_of_them_missing_is_absent_also_where_a_value_is_asked_for() -> None:
-    assert seen(shows(b"{}"), found="/id", equals="{number}").seen is Seen.ABSENT
+    assert seen(shows(b'{"items":[]}'), equals="{number}").seen is Seen.ABSENT
+    assert seen(shows(status=404), equals="{number}").seen is Seen.ABSENT
 
 
 POINTERS: list[tuple[str, bytes, Seen]] = [
@@ -184,10 +188,16 @@ POINTERS: list[tuple[str, bytes, Seen]] = [
     ("/list/+1", b'{"list":["a","b"]}', Seen.ABSENT),
     ("/list/99999999999999999999", b'{"list":["a","b"]}', Seen.ABSENT),
     ("/0", b'{"0":"x"}', Seen.FOUND),
-    ("/text/0", b'{"text":"abc"}', Seen.ABSENT),
-    ("/id", b'["id"]', Seen.ABSENT),
-    ("/id", b'"id"', Seen.ABSENT),
-    ("/id", b"null", Seen.ABSENT),
+    ("/0/id", b'[{"id":"x"}]', Seen.FOUND),
+    ("/0/id", b"[]", Seen.ABSENT),
+    ("/0/id", b"{}", Seen.UNCLEAR),
+    ("/dist/integrity", b'{"dist":{}}', Seen.ABSENT),
+    ("/dist/integrity", b'{"name":"tool"}', Seen.UNCLEAR),
+    ("/text/0", b'{"text":"abc"}', Seen.UNCLEAR),
+    ("/id", b'{"name":"tool"}', Seen.UNCLEAR),
+    ("/id", b'["id"]', Seen.UNCLEAR),
+    ("/id", b'"id"', Seen.UNCLEAR),
+    ("/id", b"null", Seen.UNCLEAR),
 ]
 
 

@@ -31,6 +31,8 @@ ORDER = [
     "expired",
     "outside_task",
     "collected",
+    "invocation_over",
+    "invocation_unsettled",
     "task_closed",
     "task_frozen",
     "task_expired",

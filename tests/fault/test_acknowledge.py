@@ -9,10 +9,11 @@ import pytest
 from issuer import Issuer
 from issuer.operations.contract import Inspection, Seen
 from issuer.wire import Answer
+from ledger.sqlite.connection import IntegrityError
 from tests.support.cases import Books, all_at, books, command, state_of, trail
 from tests.support.charging import ChargingAdapter, with_adapter
 from tests.support.issuers import HOUR_MS, permitted, refund
-from tests.support.ledgers import without_guards
+from tests.support.ledgers import attacker, without_guards
 from tests.support.reconciling import AFTER_3S, NOT_FOUND, Inquiry, Says, opened_inquiry, with_inspector
 from tests.support.service import answer
 
@@ -180,3 +181,18 @@ def test_the_command_line_says_the_same(tmp_path: Path) -> None:
         done = command(inquiry.made, "acknowledge", effect, "--reason", "checked_by_phone", "--charge")
         assert (done.exit, done.answer["code"], done.answer["state"]) == (0, "acknowledged", "unknown")
         assert books(inquiry.issuer) == all_at(settled=300)
+
+
+@pytest.mark.spec("REC-04", "LED-05", "BUD-03")
+def test_the_database_charges_no_effect_twice(shop: Inquiry) -> None:
+    """What an acknowledgement charged is held no more, so a second charge has nothing to come from."""
+    effect = shop.unknown()
+    noted(shop, effect, charge=True)
+    raw = attacker(shop.made.ledger)
+    try:
+        with pytest.raises(IntegrityError, match="guard:charge_above_reservation"):
+            raw.execute(FORGED.format(effect=effect))
+    finally:
+        raw.close()
+    assert books(shop.issuer) == all_at(settled=300)
+    assert shop.checked()

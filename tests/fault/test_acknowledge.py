@@ -8,6 +8,7 @@ import pytest
 
 from issuer import Issuer
 from issuer.operations.contract import Inspection, Seen
+from issuer.restore.restoring import restore
 from issuer.wire import Answer
 from ledger.sqlite.connection import IntegrityError
 from tests.support.cases import Books, all_at, books, command, state_of, trail
@@ -196,3 +197,28 @@ def test_the_database_charges_no_effect_twice(shop: Inquiry) -> None:
         raw.close()
     assert books(shop.issuer) == all_at(settled=300)
     assert shop.checked()
+
+
+@pytest.mark.spec("REC-04", "LED-08", "BUD-04")
+@pytest.mark.parametrize("is_in_backup", [True, False])
+def test_a_restore_frees_nothing_of_what_was_acknowledged(tmp_path: Path, is_in_backup: bool) -> None:
+    """What the backup does not know of is held again; what it knows of is charged still."""
+    file = tmp_path / "backup.sqlite"
+    with opened_inquiry(tmp_path / "f0") as inquiry:
+        effect = inquiry.unknown()
+        if is_in_backup:
+            noted(inquiry, effect, charge=True)
+        assert inquiry.issuer.ledger_backup(inquiry.made.profile, file).code == "backed_up"
+        if not is_in_backup:
+            noted(inquiry, effect, charge=True)
+        inquiry.issuer.close()
+        restore(inquiry.made.profile, file, clock=inquiry.clock)
+        with inquiry.made.open(clock=inquiry.clock) as inquiry.issuer:
+            assert state_of(inquiry.issuer, effect) == "unknown"
+            expected = all_at(settled=300) if is_in_backup else all_at(reserved=300)
+            assert books(inquiry.issuer) == expected
+            assert noted(inquiry, effect, charge=True).code == (
+                "nothing_to_change" if is_in_backup else "acknowledged"
+            )
+            assert books(inquiry.issuer) == all_at(settled=300)
+            assert inquiry.checked()

@@ -70,7 +70,13 @@ def reconcile(visit: Visit, reference: str, current: Callable[[], House], *, res
         if effect.state is not EffectState.UNKNOWN and effect.state not in SETTLED:
             raise _not_unknown(effect)
         restore_ballast(visit.house)
-        return _attempted(visit, effect, kind, current)
+        try:
+            return _attempted(visit, effect, kind, current)
+        except RefusedError:
+            if effect.state not in SETTLED:
+                raise
+            # It cannot be looked at any more (its content went with its end), and it is settled all the same.
+            return settled_answer(visit.house, effect)
 
     return at_the_edge(visit, run, found)
 

@@ -171,5 +171,7 @@ def is_resend_in_flight(story: Story, now: InstantMs) -> bool:
 
 
 def attempts_on(view: View, effect: Effect) -> tuple[AttemptRecord, ...]:
-    """Return the attempts to learn the truth about `effect`, oldest first."""
+    """Return the attempts on `effect`, oldest first; most effects have none, which costs little to see."""
+    if not any(row.name == _BEGINS for row in view.story(effect.effect_id)):
+        return ()
     return story_of(view, effect.effect_id).attempts

@@ -8,11 +8,13 @@ import pytest
 
 from issuer import Issuer
 from issuer.operations.contract import Inspection, Seen
+from issuer.restore.restoring import restore
 from issuer.wire import Answer
+from ledger.sqlite.connection import IntegrityError
 from tests.support.cases import Books, all_at, books, command, state_of, trail
 from tests.support.charging import ChargingAdapter, with_adapter
 from tests.support.issuers import HOUR_MS, permitted, refund
-from tests.support.ledgers import without_guards
+from tests.support.ledgers import attacker, without_guards
 from tests.support.reconciling import AFTER_3S, NOT_FOUND, Inquiry, Says, opened_inquiry, with_inspector
 from tests.support.service import answer
 
@@ -180,3 +182,43 @@ def test_the_command_line_says_the_same(tmp_path: Path) -> None:
         done = command(inquiry.made, "acknowledge", effect, "--reason", "checked_by_phone", "--charge")
         assert (done.exit, done.answer["code"], done.answer["state"]) == (0, "acknowledged", "unknown")
         assert books(inquiry.issuer) == all_at(settled=300)
+
+
+@pytest.mark.spec("REC-04", "LED-05", "BUD-03")
+def test_the_database_charges_no_effect_twice(shop: Inquiry) -> None:
+    """What an acknowledgement charged is held no more, so a second charge has nothing to come from."""
+    effect = shop.unknown()
+    noted(shop, effect, charge=True)
+    raw = attacker(shop.made.ledger)
+    try:
+        with pytest.raises(IntegrityError, match="guard:charge_above_reservation"):
+            raw.execute(FORGED.format(effect=effect).replace("max(sequence)", "max(sequence) - 1"))
+    finally:
+        raw.close()
+    assert books(shop.issuer) == all_at(settled=300)
+    assert shop.checked()
+
+
+@pytest.mark.spec("REC-04", "LED-08", "BUD-04")
+@pytest.mark.parametrize("is_in_backup", [True, False])
+def test_a_restore_frees_nothing_of_what_was_acknowledged(tmp_path: Path, is_in_backup: bool) -> None:
+    """What the backup does not know of is held again; what it knows of is charged still."""
+    file = tmp_path / "backup.sqlite"
+    with opened_inquiry(tmp_path / "f0") as inquiry:
+        effect = inquiry.unknown()
+        if is_in_backup:
+            noted(inquiry, effect, charge=True)
+        assert inquiry.issuer.ledger_backup(inquiry.made.profile, file).code == "backed_up"
+        if not is_in_backup:
+            noted(inquiry, effect, charge=True)
+        inquiry.issuer.close()
+        restore(inquiry.made.profile, file, clock=inquiry.clock)
+        with inquiry.made.open(clock=inquiry.clock) as inquiry.issuer:
+            assert state_of(inquiry.issuer, effect) == "unknown"
+            expected = all_at(settled=300) if is_in_backup else all_at(reserved=300)
+            assert books(inquiry.issuer) == expected
+            assert noted(inquiry, effect, charge=True).code == (
+                "nothing_to_change" if is_in_backup else "acknowledged"
+            )
+            assert books(inquiry.issuer) == all_at(settled=300)
+            assert inquiry.checked()

@@ -392,3 +392,32 @@ def test_after_a_restore_the_delay_runs_from_it_since_attempts_after_the_backup_
             ):
                 inquiry.pass_ms(passed_ms)
                 assert inquiry.look(effect, NOT_FOUND).code == code
+
+
+HIDDEN = {"order = { string = 40, public = true }": "order = { string = 40 }"}
+
+
+@pytest.mark.spec("REC-01", "EFF-10", "LED-03", "SEC-01")
+def test_an_effect_with_protected_content_is_reconciled_and_its_content_goes_with_its_end(
+    tmp_path: Path,
+) -> None:
+    with opened_inquiry(tmp_path / "f0", changes=HIDDEN) as inquiry:
+        effect = inquiry.unknown()
+        kept = list((inquiry.made.folder / "protected").glob("*.sealed"))
+        assert len(kept) == 1
+        assert inquiry.look(effect, NOT_FOUND).code == "outcome_unknown"
+        assert kept[0].exists()
+        edit_profile(inquiry, 'absent = "never"', f"absent = {AFTER_3S}")
+        assert inquiry.look(effect).code == "succeeded"
+        assert not kept[0].exists()
+        assert "o-1" not in str(inquiry.spans(effect))
+
+
+@pytest.mark.spec("REC-07", "REC-01", "LED-03")
+def test_a_hosts_claim_whose_content_is_gone_answers_where_it_stands(tmp_path: Path) -> None:
+    hidden = {"name = { string = 40, public = true }": "name = { string = 40 }"}
+    with opened_inquiry(tmp_path / "f0", changes=hidden) as inquiry:
+        effect, claim = publication(inquiry)
+        assert inquiry.issuer.report(effect, claim, succeeded=True).code == "succeeded"
+        assert inquiry.look(effect).code == "succeeded"
+        assert inquiry.service.lookups == ()

@@ -20,10 +20,10 @@ Not here: reading before a decision (`http_before`) and inspection (`http_inspec
 settles the answer.
 """
 
-import time
 from collections.abc import Callable
 from typing import Final
 
+from issuer.clock import steady_s
 from issuer.operations.contract import (
     Answer,
     NotDispatchedError,
@@ -79,7 +79,7 @@ class HttpAdapter:
         credentials: Callable[[str], str],
         *,
         resolve: Resolver = resolve_system,
-        ticks: Callable[[], float] = time.monotonic,
+        ticks: Callable[[], float] = steady_s,
     ) -> None:
         """Take the owner's request and where credentials are found.
 

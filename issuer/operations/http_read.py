@@ -8,10 +8,10 @@ environment, no retry.
 What an answer means is decided by whoever asked: `issuer.operations.http_before`, `issuer.operations.http_inspect`.
 """
 
-import time
 from collections.abc import Callable
 from typing import Final
 
+from issuer.clock import steady_s
 from issuer.operations.contract import (
     NotDispatchedError,
     PreparationRefusedError,
@@ -47,7 +47,7 @@ class HttpReader:
         credentials: Callable[[str], str],
         *,
         resolve: Resolver = resolve_system,
-        ticks: Callable[[], float] = time.monotonic,
+        ticks: Callable[[], float] = steady_s,
         ca_pem: str | None = None,
         seconds_max: float = READ_S_MAX,
     ) -> None:

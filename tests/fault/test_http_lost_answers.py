@@ -242,7 +242,9 @@ def test_a_service_that_repeats_by_itself_is_visible_as_two_effects_of_one_reque
 
 @pytest.mark.spec("SEC-01")
 @pytest.mark.parametrize(
-    "step", [accept_then_close(), garbage(CANARY.encode()), reset(), close_before_read(), hang()], ids=str
+    "step",
+    [accept_then_close(), garbage(CANARY.encode()), reset(), close_before_read(), hang()],
+    ids=lambda step: step.name,
 )
 def test_no_exception_shows_the_credential_even_with_the_locals_of_its_frames(step: Step) -> None:
     with Service(step) as service:

@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 
 from issuer import Issuer
+from issuer.flow.admit import claim_hash
 from issuer.flow.content import SWEPT_AGE_MS
+from issuer.flow.settle import from_answer, not_sent, settle
+from issuer.operations.contract import Answer as ServiceAnswer
+from issuer.operations.contract import Proof
 from issuer.sealing import ProtectedStore
 from issuer.wire import Answer
+from ledger.model import EffectId
 from tests.support.bounded import DENIES
 from tests.support.cases import Clock, rebuilt, state_of
 from tests.support.issuers import STANDARD_POLICY, Made, permitted, standard_issuer
@@ -93,6 +98,21 @@ def test_content_of_what_may_have_been_sent_stays_until_the_truth_is_known(
     assert content(made) == {lost, sent}
     assert issuer.report(sent, claim, succeeded=True).code == "succeeded"
     assert content(made) == {lost}
+
+
+@pytest.mark.spec("LED-03", "REC-05", "BUD-04")
+def test_content_of_an_effect_that_contradictions_keep_unknown_stays(issuer: Issuer, made: Made) -> None:
+    """A part of it was answered, and then somebody says that nothing happened: a person has to look."""
+    sent = published(issuer)
+    claim = claim_hash(str(issuer.admit(sent).more["claim"]))
+    visit, effect_id = issuer._visit("report"), EffectId(sent)
+    effect = issuer._house.ledger.read(lambda view: view.effect(effect_id))
+    assert effect is not None
+    part = ServiceAnswer(proof=Proof.PARTIAL, source="http:206")
+    for outcome in (from_answer(part), not_sent("connect_failed")):
+        assert settle(visit, effect, claim, outcome).refusal is None
+        assert state_of(issuer, sent) == "unknown"
+        assert content(made) == {sent}
 
 
 @pytest.mark.spec("LED-03")

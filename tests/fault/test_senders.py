@@ -32,7 +32,7 @@ from tests.support.files import adapter_for, order_for, private_root, request, t
 from tests.support.issuers import STANDARD_POLICY, Made, permitted, refund, standard_issuer
 from tests.support.kills import Child, Nursery, spans_named, step_number, untouched_state
 from tests.support.polling import readable
-from tests.support.service import Service, answer, hang
+from tests.support.service import Service, answer, hang, held
 
 AMOUNT = 7
 PATIENCE_S = 30.0
@@ -388,6 +388,28 @@ def test_a_program_that_stands_still_past_its_deadline_lets_its_command_act_no_l
         assert books(desk) == HELD
     os.close(reading)
     assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.spec("REP-05", "REP-01", "ADM-07", "SUR-01")
+def test_a_program_that_stands_still_while_it_sends_is_unknown_to_all_others_and_sends_nothing_more(
+    ground: Ground,
+) -> None:
+    """Its own clock is behind the others' by then, so that not even its answer is recorded: it says `unknown` too."""
+    effect = ground.asked("http")
+    ground.service.then(held("answer", answer(201)))
+    with program(ground.made, "commit", effect) as sender:
+        ground.service.wait_for(requests=1)
+        sender.send_signal(signal.SIGSTOP)
+        ground.set_time(now_ms() + DISPATCH_DEADLINE_MS)
+        with ground.made.open(clock=file_clock(ground.time)) as fresh:
+            assert fresh.show(effect).state == "unknown"
+            assert fresh.commit(effect).code == "outcome_unknown"
+        ground.service.gate("answer").set()
+        ground.service.wait_for(effects=1)
+        sender.send_signal(signal.SIGCONT)
+        sender.wait(PATIENCE_S)
+        assert sender.returncode == 5
+    nothing_is_sent_again(ground, "http", effect, happened=1)
 
 
 # -- the window between the last look at the clock and what cannot be taken back

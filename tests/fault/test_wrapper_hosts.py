@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from issuer import Issuer
-from issuer.clock import now_ms
+from issuer.clock import instant_text, now_ms
 from issuer.wire import Answer
-from ledger.model import InstantMs
+from ledger.model import EffectId, InstantMs
+from tests.support.cases import command
 from tests.support.issuers import Made, budget_line, permitted, standard_issuer
 from tests.support.kills import untouched_state
 
@@ -201,3 +202,34 @@ def test_a_word_that_is_none_of_the_four_is_refused_and_changes_nothing(issuer: 
     told = issuer.report(effect, claim, outcome=outcome)
     assert (told.code, told.more["field"]) == ("malformed", "outcome")
     assert untouched_state(issuer, effect) == "admitted"
+
+
+@pytest.mark.spec("SUR-01", "REC-07")
+def test_a_wrapper_reports_on_the_command_line_too(ground: Ground) -> None:
+    with ground.open() as issuer:
+        effect, claim = admitted(issuer)
+    said = ["report", effect, "--claim", "-", "--outcome", "failed", "--cost", "USD.cent=10"]
+    ran = command(ground.made, *said, stdin=f"{claim}\n".encode())
+    assert (ran.answer["code"], ran.answer["state"]) == ("failed", "failed")
+    with ground.made.open() as issuer:
+        assert money(issuer) == (0, 10, 0)
+
+
+@pytest.mark.spec("SEC-01", "OPR-06")
+def test_the_command_of_a_host_finds_what_its_owner_lets_through_and_no_secret_of_ours(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground.declare(WRAPPER, 'host = { deadline = "5m", environment = ["NPM_TOKEN"] }')
+    for name in ("NPM_TOKEN", "AWS_SECRET_ACCESS_KEY", "ISSUER_TOKEN", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, f"value-of-{name}")
+    told = ground.made.folder / "told"
+    with ground.open() as issuer:
+        effect = permitted(issuer.request("publish", {"name": "r-1"}, task="t1", actor="agent-7"))
+        assert issuer.dispatch(effect, ["sh", "-c", f"env > {told}"]).code == "succeeded"
+        record = issuer._house.ledger.read(lambda view: view.claim(EffectId(effect)))
+    assert record is not None
+    found = dict(line.partition("=")[::2] for line in told.read_text().splitlines())
+    own = {"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PWD", "SHLVL", "_", "OLDPWD"}
+    assert found.keys() - own == {"NPM_TOKEN", "PERMIT_EFFECT_ID", "PERMIT_DEADLINE"}
+    assert found["PERMIT_EFFECT_ID"] == effect
+    assert found["PERMIT_DEADLINE"] == instant_text(record.deadline_ms)

@@ -81,7 +81,9 @@ def _permitted(
             EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.PERMITTED),
         ),
     )
-    obliged = obliged_steps(visit, effect, decided.decision.obligations, locked.now)
+    # What a policy asks for, and what the operation's contract says has to be put in order afterwards (OPR-01).
+    named = (*decided.decision.obligations, *pinned.operation.terms.cleanup)
+    obliged = obliged_steps(visit, effect, named, locked.now)
     return Issued(
         state=EffectState.PERMITTED,
         steps=(step, *obliged),

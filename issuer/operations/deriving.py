@@ -84,7 +84,7 @@ def contract_of(name: str, declared: Declared, parts: Parts) -> Contract:
         answers=_answers(declared),
         charged=_charges(declared),
         inspection=_inspection(declared),
-        cleanup=() if declared.python is None else declared.python.cleanup,
+        cleanup=declared.cleanup,
         audit=AuditNeed.EVERY_REQUIRED_SINK,
     )
 

@@ -177,20 +177,27 @@ class PythonAdapter:
 class PythonInspector:
     """Implements `contract.Inspector` around the same object."""
 
-    def __init__(self, settings: PythonSettings, inner: object) -> None:
-        """Take what the owner declared and the object.
+    def __init__(self, settings: PythonSettings, inner: object, code: Code) -> None:
+        """Take what the owner declared, the object, and the files it came from.
 
         Raises:
             RegistrationRefusedError: `inspection_not_implemented`, it has no method `inspect`.
         """
+        self._code = code
         if not callable(getattr(inner, "inspect", None)):
             raise RegistrationRefusedError(RegistrationCode.INSPECTION_NOT_IMPLEMENTED, settings.operation)
         self._settings = settings
         self._inner: _Inner = inner  # type: ignore[assignment]  # its method was looked for just above
 
     def inspect(self, look: Look) -> Inspection:
-        """Let the adapter look once; whatever it raises or returns that is no inspection is `unclear` (REC-02)."""
+        """Let the adapter look once (REC-02).
+
+        Whatever it raises or returns that is no inspection is `unclear`, and so is everything once its files are not
+        the admitted ones any more.
+        """
         found: object = None
+        if _digest(self._code) != self._settings.admitted:
+            return Inspection(seen=Seen.UNCLEAR, source=self._settings.source)
         try:
             found = self._inner.inspect(
                 replace(look, request=_copied(look.request), preparation=_pinned(look.preparation))

@@ -48,7 +48,7 @@ def built_python(name: str, declared: Declared, handed: Mapping[str, Factory] | 
     except CodeRefusedError as no:
         raise RegistrationRefusedError(no.code, name, no.more) from None
     inner = _made(factory, settings)
-    inspector = None if declared.absent is None else PythonInspector(settings, inner)
+    inspector = None if declared.absent is None else PythonInspector(settings, inner, code)
     return Parts(adapter=PythonAdapter(settings, inner, code), inspector=inspector)
 
 

@@ -307,6 +307,9 @@ class Operation(Table):
     python: PythonAdapter | None = Field(default=None, description="An admitted adapter sends.")
     inspect: Inspect | None = Field(default=None, description="How to learn the truth later.")
     before: Before | None = Field(default=None, description="What is read before a decision.")
+    cleanup: Distinct[Name] = Field(
+        default=(), description="Obligations of every permit for it: what has to be put in order afterwards."
+    )
     after_approval: Literal["commit"] | None = Field(
         default=None, description="The issuer itself commits once approved; not with `host`."
     )

@@ -177,7 +177,6 @@ class PythonAdapter(Table):
         Annotated[Absent, BeforeValidator(_read_absent), Says(words='`"never"` or `{ after, because }`')]
         | None
     ) = Field(default=None, description="Given: it inspects, and this is when not finding proves something.")
-    cleanup: Distinct[Name] = Field(default=(), description="What has to be put in order afterwards.")
 
 
 class Inspect(Table):

@@ -1,116 +1,28 @@
 """Whatever a permit is bound to may not be another thing at commit: each member in turn, by whoever can change it.
 
-Two tables. One says for each member how somebody changes it in reality, and how that is refused. The other is every
-leaf of a real binding, edited in the ledger's file by somebody without the keys. A test holds both to the binding
-itself, so that a member that is added later cannot be forgotten.
+The table says for each member how somebody changes it in reality, and how that is refused. `test_bound_leaves` edits
+every leaf of a real binding in the ledger's file, and holds both tables to the binding itself, so that a member that is
+added later cannot be forgotten.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from issuer import Issuer
-from issuer.flow.binding import binding_digest
 from issuer.wire import Answer
-from ledger.canonical import canonical_bytes, parse_strict
-from ledger.model import EffectId
 from tests.fault.test_attacks import forge, unguarded
 from tests.fault.test_terms import rewrite
-from tests.support.cases import all_at, books, state_of
-from tests.support.issuers import STANDARD_POLICY, Made, permitted, standard_issuer
+from tests.support.bound import SAID, Stage, opened, staged
+from tests.support.cases import all_at, books
+from tests.support.issuers import permitted
 from tests.support.service import Service, answer
 from tests.support.third_party import admitted_issuer, installed
-
-PAYMENT: Final = """
-[registry]
-vendors = { file = "vendors.csv", key = "id", fields = ["iban", "email"] }
-[operation.pay]
-class = "refund"
-resource = { type = "Payment", id = "{order}", recipients = ["{vendor.email}"] }
-cost = { "USD.cent" = "{amount}" }
-http = { method = "POST", url = "http://127.0.0.1:@PORT@/payments", once = "Idempotency-Key" }
-body = { order = "{order}", amount = "{amount}", iban = "{vendor.iban}", card = "{card}" }
-proves = { succeeded = [201], key_kept = "24h" }
-[operation.pay.payload]
-order = { string = 40, public = true }
-amount = { int = [1, 1_000], public = true }
-vendor = { registry = "vendors", public = true }
-note = { string = 40 }
-card = { string = 40, secret = true }
-[operation.page]
-class = "refund"
-resource = { type = "Page", id = "{order}" }
-payload = { order = { string = 40, public = true } }
-cost = { "USD.cent" = 1 }
-file = { action = "replace", root = "pages", path = "{order}", content = "{order}" }
-[operation.publish]"""
-PAGES: Final = """
-@id("pages")
-permit (principal is Actor in Group::"bots", action == Action::"issue", resource is Page);
-@id("payments")
-permit (principal is Actor in Group::"bots", action == Action::"issue", resource is Payment);
-"""
-VENDORS: Final = "id,iban,email\nacme,DE01,pay@acme.example\nother,DE02,pay@other.example\n"
-SAID: Final[Mapping[str, object]] = {
-    "order": "o-1",
-    "amount": 300,
-    "vendor": "acme",
-    "note": "for ana",
-    "card": "4000-1",
-}
-
-
-@dataclass(kw_only=True)
-class Stage:
-    """One open issuer with a permit for a payment and one for a page; nothing of either was sent."""
-
-    made: Made
-    service: Service
-    issuer: Issuer
-    payment: str
-    page: str
-
-    @property
-    def file(self) -> Path:
-        return self.made.folder / "pages" / "o-1"
-
-    def edited(self, old: str, new: str, file: str = "profile.toml") -> Answer:
-        """Commit the payment after the owner changed a text of a file."""
-        path = self.made.folder / file
-        text = path.read_text("utf-8")
-        assert text.count(old) >= 1
-        rewrite(path, text.replace(old, new))
-        return self.issuer.commit(self.payment)
-
-    def restated(self, **changes: object) -> Answer:
-        return self.issuer.commit(self.payment, payload={**SAID, **changes})
-
-    def forged(self, column: str, value: object) -> Answer:
-        """Commit the payment after somebody changed a column of its row."""
-        with unguarded(self.made) as raw:
-            raw.execute(f"UPDATE effects SET {column} = ? WHERE effect_id = ?", (value, self.payment))  # noqa: S608 - our own word
-        return self.issuer.commit(self.payment)
-
-
-def opened(folder: Path, service: Service) -> Made:
-    pages = folder / "pages"
-    pages.mkdir(parents=True)
-    pages.chmod(0o700)
-    (pages / "o-1").write_text("as it was", encoding="utf-8")
-    (folder / "vendors.csv").write_text(VENDORS, encoding="utf-8")
-    changes = {"[operation.publish]": PAYMENT.replace("@PORT@", str(service.port))}
-    return standard_issuer(folder, port=service.port, policy=STANDARD_POLICY + PAGES, changes=changes)
-
-
-def staged(made: Made, service: Service, issuer: Issuer) -> Stage:
-    payment = permitted(issuer.request("pay", dict(SAID), task="t1", actor="agent-7"))
-    page = permitted(issuer.request("page", {"order": "o-1"}, task="t1", actor="agent-7"))
-    return Stage(made=made, service=service, issuer=issuer, payment=payment, page=page)
 
 
 @pytest.fixture(name="service")
@@ -319,6 +231,12 @@ BY_WHOM: Final[dict[str, tuple[str, Change, str, str | None]]] = {
         "permit_broken",
         "binding",
     ),
+    "somebody writes it into another invocation": (
+        "invocation",
+        lambda s: s.forged("invocation_id", "inv_" + "1" * 32),
+        "permit_broken",
+        "binding",
+    ),
     "somebody writes another actor": (
         "actor",
         lambda s: s.forged("actor", "agent-8"),
@@ -395,144 +313,3 @@ def test_nothing_is_asked_at_a_place_that_somebody_wrote_into_the_file(
             no = issuer.commit(effect)
         assert (no.code, no.more["field"]) == ("permit_broken", "effect")
         assert (trap.connections, service.connections) == (0, 0)
-
-
-# ------------------------------------------------------------------------------------ every leaf, in the file
-
-
-@dataclass(kw_only=True)
-class Kept:
-    """A closed issuer whose ledger holds one permitted payment, and its genuine row."""
-
-    made: Made
-    service: Service
-    effect: str
-    row: tuple[bytes, bytes]
-
-    @property
-    def body(self) -> dict[str, Any]:
-        body: Any = parse_strict(self.row[0])
-        return body  # type: ignore[no-any-return]  # a binding is an object
-
-
-def kept_issuer(folder: Path, service: Service) -> Kept:
-    made = opened(folder, service)
-    with made.open() as issuer:
-        stage = staged(made, service, issuer)
-        found = issuer._house.ledger.read(lambda view: view.effect(EffectId(stage.payment)))
-        assert found is not None
-        return Kept(
-            made=made, service=service, effect=stage.payment, row=(found.binding, found.binding_digest)
-        )
-
-
-@pytest.fixture(name="kept", scope="module")
-def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    with Service(answer(201)) as service:
-        yield kept_issuer(tmp_path_factory.mktemp("bound") / "f0", service)
-
-
-MEMBERS: Final = (
-    *("v", "effect", "task", "subject", "actor", "caller", "invocation", "revision", "expires_ms"),
-    *("operation.id", "operation.version", "operation.contract", "operation.implementation"),
-    *("operation.adapter", "resource.type", "resource.id", "cost.USD.cent"),
-    *(
-        "payload.order",
-        "payload.amount",
-        "payload.vendor",
-        "payload.note.commitment",
-        "payload.card.commitment",
-    ),
-    *("actual.commitment", "destination.commitment", "preconditions.commitment", "recipients.commitment"),
-)
-"""Every leaf of a binding."""
-
-COMPARED: Final = {
-    f"operation.{name}": (AGAIN, name) for name in ("version", "contract", "implementation", "adapter")
-}
-"""What is compared with what is declared now, before anything else is."""
-
-
-def leaves(value: object, path: str = "") -> Iterator[str]:
-    if isinstance(value, dict) and value:
-        for name, member in value.items():
-            yield from leaves(member, f"{path}.{name}" if path else name)
-    else:
-        yield path
-
-
-def edited(body: dict[str, Any], member: str) -> bytes:
-    """Return the body with one leaf changed to another value of its type."""
-    at: Any = body
-    *above, name = ["cost", "USD.cent"] if member.startswith("cost.") else member.split(".")
-    for part in above:
-        at = at[part]
-    old = at[name]
-    if old is None:
-        at[name] = "inv_" + "1" * 32
-    elif type(old) is int:
-        at[name] = old + 1
-    else:
-        at[name] = old[:-1] + ("0" if old[-1] != "0" else "1")
-    assert at[name] != old
-    return canonical_bytes(body)
-
-
-@pytest.mark.spec("EFF-02")
-def test_the_tables_name_every_member_of_a_binding(kept: Kept) -> None:
-    assert set(leaves(kept.body)) == set(MEMBERS)
-    tops = {member.split(".")[0] for member in MEMBERS}
-    # The version of the format has no other maker than we; an invocation and a revision are changed by nobody else.
-    by_nobody = {"v", "invocation", "revision"}
-    said = {member for member, *_rest in BY_WHOM.values()}
-    assert {member.split(".")[0] for member in said} == tops - by_nobody
-    assert {f"payload.{name}" for name in SAID} <= said
-    operation = {member for member in MEMBERS if member.startswith("operation.")}
-    assert operation - said == {"operation.implementation"}
-
-
-@pytest.mark.spec("EFF-02", "EFF-03", "LED-06", "PER-02")
-@pytest.mark.parametrize("own_digest", [False, True], ids=["the digest left", "with its own digest"])
-@pytest.mark.parametrize("member", MEMBERS)
-def test_a_leaf_that_was_edited_in_the_file_is_refused_and_sends_nothing(
-    member: str, own_digest: bool, kept: Kept
-) -> None:
-    forged = edited(kept.body, member)
-    digest = binding_digest(forged) if own_digest else kept.row[1]
-    write(kept, forged, digest)
-    try:
-        with kept.made.open() as issuer:
-            no = issuer.commit(kept.effect)
-            assert no.state in {"permitted", None}
-            assert books(issuer) == all_at()
-    finally:
-        write(kept, *kept.row)
-    if member == "v":
-        assert no.code == "ledger_unavailable"
-    elif member in COMPARED:
-        assert (no.code, no.more["field"]) == COMPARED[member]
-    else:
-        assert no.code == "permit_broken", no.as_json()
-        assert no.more["field"] in {"binding", "effect"}
-    assert kept.service.connections == 0
-
-
-@pytest.mark.spec("EFF-02")
-def test_the_genuine_binding_that_was_put_back_is_sent_once(tmp_path: Path) -> None:
-    with Service(answer(201)) as service:
-        kept = kept_issuer(tmp_path / "f0", service)
-        write(kept, edited(kept.body, "resource.id"), kept.row[1])
-        write(kept, *kept.row)
-        with kept.made.open() as issuer:
-            assert state_of(issuer, kept.effect) == "permitted"
-            assert issuer.commit(kept.effect).code == "succeeded"
-            assert issuer.commit(kept.effect).code == "succeeded"
-        assert service.connections == 1
-
-
-def write(kept: Kept, body: bytes, digest: bytes) -> None:
-    with unguarded(kept.made) as raw:
-        raw.execute(
-            "UPDATE effects SET binding = ?, binding_digest = ? WHERE effect_id = ?",
-            (body, digest, kept.effect),
-        )

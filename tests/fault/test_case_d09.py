@@ -27,6 +27,8 @@ from tests.support.cases import (
 from tests.support.charging import ChargingAdapter, with_adapter
 from tests.support.issuers import HOUR_MS, Made, budget_line, permitted, refund, standard_issuer
 from tests.support.service import Service
+from tests.support.service import answer as replied
+from tests.support.shell import issuer_here
 
 NOT_WHOLE: dict[str, Any] = {
     "negative": -300,
@@ -372,3 +374,60 @@ def test_the_command_line_refuses_a_negative_amount_in_every_place(shop: Shop) -
         assert (ran.exit, ran.answer["code"]) == (2, "malformed"), ran.answer
     assert books(shop.issuer, *levels) == all_at(*levels, reserved=1)
     assert available(shop.issuer, levels[0]) == 999
+
+
+SPELLINGS = (
+    "-1",
+    "-0",
+    "1e2",
+    "1E400",
+    "1.0",
+    "NaN",
+    "Infinity",
+    "true",
+    "0x10",
+    "9007199254740992",
+    "",
+    " 5",
+    "+5",
+    "\u0665",
+)
+"""What is no whole amount on a command line: an Arabic-Indic five among them, which `int` would read."""
+
+
+@pytest.mark.spec("EFF-04", "BUD-01", "BUD-03", "SUR-02")
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_no_spelling_of_an_amount_gets_past_the_command_line(text: str, shop: Shop, tmp_path: Path) -> None:
+    levels = shop.tree()
+    effect, claim = shop.admitted(levels[0])
+    amount = f"USD.cent={text}"
+    profile = ("--json", "--profile", str(shop.made.profile))
+    for arguments in (
+        ("task", "grant", levels[0], "--budget", amount),
+        ("task", "lower", levels[0], "--budget", amount),
+        ("report", effect, "--claim", claim, "--outcome", "succeeded", "--cost", amount),
+    ):
+        ran = issuer_here(*profile, *arguments, at=tmp_path)
+        assert (ran.exit, ran.code) == (2, "malformed"), (arguments, ran.out)
+    assert books(shop.issuer, *levels) == all_at(*levels, reserved=1)
+    assert available(shop.issuer, levels[0]) == 999
+
+
+@pytest.mark.spec("EFF-04", "REP-05", "BUD-03", "BUD-04")
+@pytest.mark.parametrize(
+    "text",
+    ["-300", "-0", "300.0", "3e2", "1E400", "true", "false", '"300"', "null", "9007199254740992", "NaN"],
+)
+def test_a_service_that_says_it_charged_what_is_no_whole_amount_proves_nothing(
+    text: str, tmp_path: Path
+) -> None:
+    proves = "proves = { succeeded = [201]"
+    with Service(replied(201, body=f'{{"charged": {text}}}'.encode())) as service:
+        changes = {proves: proves + ', charged = { "USD.cent" = "/charged" }'}
+        made = standard_issuer(tmp_path / "f0", port=service.port, changes=changes)
+        with made.open() as issuer:
+            done = issuer.commit(permitted(refund(issuer)))
+            assert (done.code, done.state) == ("outcome_unknown", "unknown")
+            assert books(issuer) == all_at(reserved=300)
+            assert available(issuer, "t1") == 700
+        assert service.connections == 1

@@ -9,6 +9,7 @@ import pytest
 
 from issuer import Issuer
 from issuer.wire import Answer
+from ledger.canonical import DEPTH_MAX
 from tests.support.cases import (
     Ran,
     all_at,
@@ -22,6 +23,7 @@ from tests.support.cases import (
 )
 from tests.support.issuers import Made, permitted, refund, standard_issuer
 from tests.support.service import Service, answer
+from tests.support.shell import issuer_here
 
 DUPLICATES: dict[str, bytes] = {
     "last would win": b'{"order":"o-1","amount":10,"amount":900}',
@@ -173,3 +175,65 @@ def test_a_restated_document_is_read_as_strictly_and_the_permit_stays(tmp_path: 
             assert books(issuer) == all_at()
             assert issuer.commit(effect, payload=b'{"amount":10,"order":"o-1"}').code == "succeeded"
         assert service.connections == 1
+
+
+# ------------------------------------------------------------------------------------ every surface, every depth
+
+DEPTHS = {
+    f"{kind}, {depth} deep": opening * depth + b'{"a":1,"a":2}' + closing * depth
+    for kind, opening, closing in (("in objects", b'{"x":', b"}"), ("in lists", b"[", b"]"))
+    for depth in (0, 1, 2, 15, DEPTH_MAX - 2)
+}
+"""A key twice, at each depth that a document may have."""
+
+
+@pytest.mark.spec("EFF-05", "SUR-02")
+@pytest.mark.parametrize("row", DEPTHS)
+def test_a_key_twice_is_refused_at_every_depth_and_before_anything_else(row: str, shop: Shop) -> None:
+    document = b'{"order":"o-1","amount":' + DEPTHS[row] + b"}"
+    start, effects = length(shop.issuer), effect_ids(shop.issuer)
+    no = shop.issuer.request("refund", document, task="t1", actor="agent-7", request_key="k-1")
+    assert (no.code, no.more["reason"]) == ("malformed", "duplicate_key")
+    assert_only_the_refusal(shop, start, effects)
+
+
+@pytest.mark.spec("EFF-05", "EFF-08", "SUR-01", "SUR-02")
+def test_every_such_document_has_one_reason_in_a_request_in_a_restatement_and_on_the_command_line(
+    tmp_path: Path,
+) -> None:
+    with Service() as service:
+        made = standard_issuer(tmp_path / "f0", port=service.port)
+        with made.open() as issuer:
+            effect = permitted(refund(issuer, amount=10))
+            reasons = {}
+            for row, document in (DUPLICATES | OTHERS | DEPTHS).items():
+                asked = issuer.request("refund", document, task="t1", actor="agent-7")
+                restated = issuer.commit(effect, payload=document)
+                reasons[row] = (asked.code, asked.more["reason"], asked.more.get("field"))
+                assert (restated.code, restated.more["reason"], restated.more.get("field")) == reasons[row], (
+                    row
+                )
+        file = tmp_path / "payload.json"
+        profile = ("--json", "--profile", str(made.profile))
+        asking = (*profile, *ASKING[:4], "--task", "t1", "--payload")
+        for row in (
+            "as published",
+            "escaped",
+            "further inside",
+            "in lists, 15 deep",
+            "a float",
+            "two documents",
+        ):
+            document = (DUPLICATES | OTHERS | DEPTHS)[row]
+            file.write_bytes(document)
+            for ran in (
+                issuer_here(*asking, "-", at=tmp_path, stdin=document),
+                issuer_here(*asking, str(file), at=tmp_path),
+                issuer_here(*profile, "commit", effect, "--payload", "-", at=tmp_path, stdin=document),
+                issuer_here(*profile, "commit", effect, "--payload", str(file), at=tmp_path),
+            ):
+                said = (ran.code, ran.answer["reason"], ran.answer.get("field"))
+                assert (ran.exit, said) == (2, reasons[row]), row
+        with made.open() as issuer:
+            assert state_of(issuer, effect) == "permitted"
+        assert service.connections == 0

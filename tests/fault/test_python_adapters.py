@@ -19,7 +19,7 @@ from tests.fault.test_terms import rewrite
 from tests.support.cases import all_at, books, state_of, trail
 from tests.support.issuers import Made, permitted, refund, standard_issuer
 from tests.support.service import Service, answer
-from tests.support.shell import environment, issuer_process
+from tests.support.shell import environment, issuer_here, issuer_process
 from tests.support.third_party import (
     NO_DIGEST,
     TERMS,
@@ -443,3 +443,35 @@ def test_an_inspection_that_is_none_sees_nothing(
         assert operation.inspector is not None
         found = operation.inspector.inspect(look)
     assert (found.seen, found.reference, found.source) == (seen, reference, f"python:{shop.name}")
+
+
+@pytest.mark.spec("REC-01", "REC-02", "OPR-01", "OPR-02")
+def test_a_lost_answer_is_found_by_the_inspection_of_the_adapter_and_by_no_other_code(
+    shop: Installed, service: Service, tmp_path: Path
+) -> None:
+    service.then(answer(201), answer(201))
+    made = made_with(shop, service, tmp_path, "fails sent", f'{TERMS}, absent = "never"')
+    with made.open() as issuer:
+        effects = [permitted(refund(issuer, order=order)) for order in ("o-1", "o-2")]
+        assert [issuer.commit(effect).code for effect in effects] == ["outcome_unknown"] * 2
+        found = issuer.reconcile(effects[0])
+        assert (found.code, found.state) == ("succeeded", "succeeded")
+        assert books(issuer) == all_at(reserved=300, settled=300)
+        shop.file.write_text(shop.file.read_text("utf-8") + "# 1.1\n", encoding="utf-8")
+        no = issuer.reconcile(effects[1])
+        assert state_of(issuer, effects[1]) == "unknown", no.as_json()
+        assert books(issuer) == all_at(reserved=300, settled=300)
+    assert service.connections == 2
+
+
+@pytest.mark.spec("OPR-02", "SUR-03")
+def test_doctor_names_the_adapter_that_was_not_admitted_and_the_digest_to_write(
+    shop: Installed, service: Service, tmp_path: Path
+) -> None:
+    made = admitted_issuer(tmp_path, shop, port=service.port)
+    shop.file.write_text(shop.file.read_text("utf-8") + "# 1.1\n", encoding="utf-8")
+    with pytest.raises(SetupError) as refused:
+        made.open()
+    told = issuer_here("--json", "--profile", str(made.profile), "doctor", at=tmp_path)
+    assert told.exit != 0
+    assert f'write digest = \\"{shown_digest(refused.value)}\\"' in told.out

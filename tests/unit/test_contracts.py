@@ -1,5 +1,6 @@
 """An operation is registered with a whole contract, or refused in one sentence with a stable code."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -440,3 +441,17 @@ def test_a_contract_made_from_a_profile_is_held_to_the_adapter_that_was_built(tm
     terms = contract_of("refund", profile.operations["refund"], parts)
     no = refused(lambda: register(terms, parts.adapter))
     assert no.code is Code.KEY_NOT_IMPLEMENTED
+
+
+@pytest.mark.spec("OPR-01")
+def test_the_page_of_contracts_names_every_member_and_every_reason_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "contracts.md").read_text(encoding="utf-8")
+    said, refusals = page.split("## What is refused")
+    members = {
+        name
+        for row in re.findall(r"^\| (`[^|]*) \|", said, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert members == {member.name for member in fields(Contract)}
+    reasons = refusals.split("## An adapter of one's own")[0]
+    assert re.findall(r"^\| `(\w+)` \|", reasons, re.MULTILINE) == [str(code) for code in Code]

@@ -102,7 +102,8 @@ def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def _whole(text: str, option: str) -> int:
-    if not re.fullmatch(r"-?[0-9]{1,20}", text, re.ASCII):
+    # Minus zero is no spelling of 0, in a payload either (EFF-05).
+    if not re.fullmatch(r"(?!-0+\Z)-?[0-9]{1,20}", text, re.ASCII):
         raise click.UsageError(f"{option} needs a whole number after the equals sign.")
     return int(text)
 

@@ -361,11 +361,10 @@ class SqliteLedger:
         """Let go of the file. A closed ledger refuses everything."""
         self._closed = True
         self._dead = self._dead or _CLOSED
-        if os.getpid() != self._pid:
-            return
-        # Whoever is inside ends first: a connection that goes under another thread's commit takes the process with it.
-        with self._writing, self._reader_lock:
-            # The writer goes last: SQLite folds the WAL into the file only where the last one to close may write.
-            if self._reader is not None:
-                self._reader.close()
-            self._raw.close()
+        if os.getpid() == self._pid:
+            # Whoever is inside ends first: a connection that goes under another thread's commit takes the process along.
+            with self._writing, self._reader_lock:
+                # The writer goes last: SQLite folds the WAL into the file only where the last one to close may write.
+                if self._reader is not None:
+                    self._reader.close()
+                self._raw.close()

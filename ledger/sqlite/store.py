@@ -362,7 +362,7 @@ class SqliteLedger:
         self._closed = True
         self._dead = self._dead or _CLOSED
         if os.getpid() == self._pid:
-            # Whoever is inside ends first: a connection that goes under another thread's commit takes the process along.
+            # Whoever is inside ends first: a connection that goes under another thread's commit ends the process.
             with self._writing, self._reader_lock:
                 # The writer goes last: SQLite folds the WAL into the file only where the last one to close may write.
                 if self._reader is not None:

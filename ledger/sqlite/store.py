@@ -112,8 +112,7 @@ class SqliteLedger:
         self._lock = None if looks_only else WriterLock(path.with_name(path.name + LOCK_SUFFIX))
         self._raw = open_database(path, journal_mode=journal_mode(), read_only=looks_only)
         self._reader: Any = self._raw if looks_only else None
-        self._reader_lock = threading.Lock()
-        self._writing = threading.Lock()
+        self._reader_lock, self._writing = threading.Lock(), threading.Lock()
         try:
             self.schema_digest = schema_digest(schema_rows(self._raw))
             if self.schema_digest != expected_digest():

@@ -112,8 +112,7 @@ class SqliteLedger:
         self._lock = None if looks_only else WriterLock(path.with_name(path.name + LOCK_SUFFIX))
         self._raw = open_database(path, journal_mode=journal_mode(), read_only=looks_only)
         self._reader: Any = self._raw if looks_only else None
-        self._reader_lock = threading.Lock()
-        self._writing = threading.Lock()
+        self._reader_lock, self._writing = threading.Lock(), threading.Lock()
         try:
             self.schema_digest = schema_digest(schema_rows(self._raw))
             if self.schema_digest != expected_digest():
@@ -361,11 +360,10 @@ class SqliteLedger:
         """Let go of the file. A closed ledger refuses everything."""
         self._closed = True
         self._dead = self._dead or _CLOSED
-        if os.getpid() != self._pid:
-            return
-        # Whoever is inside ends first: a connection that goes under another thread's commit takes the process with it.
-        with self._writing, self._reader_lock:
-            # The writer goes last: SQLite folds the WAL into the file only where the last one to close may write.
-            if self._reader is not None:
-                self._reader.close()
-            self._raw.close()
+        if os.getpid() == self._pid:
+            # Whoever is inside ends first: a connection that goes under another thread's commit ends the process.
+            with self._writing, self._reader_lock:
+                # The writer goes last: SQLite folds the WAL into the file only where the last one to close may write.
+                if self._reader is not None:
+                    self._reader.close()
+                self._raw.close()

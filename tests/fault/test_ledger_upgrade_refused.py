@@ -4,25 +4,27 @@ The ledger of the old release is left as it was, byte for byte, and stays readab
 """
 # ruff: noqa: S608 - edits are made of names in this file
 
+import hmac
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from issuer.sealing import Purpose
 from issuer.sealing.authenticator import RingAuthenticator
 from ledger.canonical import canonical_bytes
 from ledger.errors import Fault, LedgerCorrupt
 from ledger.sqlite import SqliteLedger
 from ledger.sqlite.schema import SCHEMA_VERSION
 from tests.support.ledgers import attacker, probe
-from tests.support.old_release import OldIssuer, content, old_issuer
+from tests.support.old_release import NUMBERS, OldIssuer, content, old_issuer
 from tests.support.shell import issuer_here
 from tests.support.upgrading import files, opened, upgraded, upgraded_ledger
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> OldIssuer:
-    return old_issuer(tmp_path / "f0")
+@pytest.fixture(params=NUMBERS, ids="schema_{}".format)
+def made(tmp_path: Path, request: pytest.FixtureRequest) -> OldIssuer:
+    return old_issuer(tmp_path / "f0", number=request.param)
 
 
 @pytest.fixture
@@ -30,6 +32,11 @@ def ledger(made: OldIssuer) -> Iterator[SqliteLedger]:
     found = upgraded_ledger(made)
     yield found
     found.close()
+
+
+def write_private(path: Path, content: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(content)
 
 
 HEAD, GONE, SPAN = "UPDATE head SET ", "DELETE FROM ", "UPDATE spans SET "
@@ -82,7 +89,29 @@ EDITS = {
     "repetition": "UPDATE repetition SET succeeded = 0",
     "sink_mac": "UPDATE sinks SET location = '/dev/null'",
 }
-"""By what is found: an edit of the old ledger by somebody without its keys."""
+"""By what is found: an edit of the ledger of schema 1 by somebody without its keys."""
+
+SETTLED = "UPDATE effects SET actor = 'agent-8' WHERE state = 'succeeded'"
+SAME_IN_TWO = (
+    *("head_mac", "head_unreadable", "no_head", "unfinished", "schema", "trail_length", "span_leaf"),
+    *("task_path", "budget_reserved", "claim_mac", "seal"),
+    *("settlement_differs", "evidence_missing", "counter", "repetition", "sink_mac"),
+)
+EDITS_OF_TWO = {
+    **{found: EDITS[found] for found in SAME_IN_TWO},
+    "task_mac": f"UPDATE tasks SET expires_ms = expires_ms + 1 WHERE task_id = {T1}",
+    "standing": f"UPDATE tasks SET mac = zeroblob(36) WHERE task_id = {T1}",
+    "pending_set": f"UPDATE effects SET state = 'permitted' WHERE effect_id = {one('admitted')}",
+    "grant_mac": f"UPDATE grants SET amount = 5000 WHERE task_id = {SHUT}; "
+    f"UPDATE budgets SET ceiling = 5000 WHERE task_id = {SHUT}",
+    "malformed": EDITS["rows_impossible"],
+    "effect_mac": SETTLED,
+    "effect_unreadable": f"UPDATE effects SET cost = '[]' WHERE effect_id = {one('succeeded')}",
+    "tombstone_mac": "UPDATE tombstones SET state = 'failed' WHERE state = 'succeeded'",
+    "collected_spend": "UPDATE collected_spend SET charged = charged + 1",
+}
+"""The same of schema 2, whose head says which rows stand."""
+BEFORE_THE_ROWS |= {"standing", "pending_set"}
 
 
 def assert_left_alone(made: OldIssuer, before: dict[str, bytes], reason: str) -> str:
@@ -97,9 +126,15 @@ def assert_left_alone(made: OldIssuer, before: dict[str, bytes], reason: str) ->
 
 
 @pytest.mark.spec("LED-04", "LED-06", "REP-07")
-@pytest.mark.parametrize(("found", "edit"), EDITS.items(), ids=EDITS)
-def test_what_was_edited_without_the_keys_is_not_made_good(tmp_path: Path, found: str, edit: str) -> None:
-    made = old_issuer(tmp_path / "f0", *edit.split("; "))
+@pytest.mark.parametrize(
+    ("number", "found", "edit"),
+    [(1, *row) for row in EDITS.items()] + [(2, *row) for row in EDITS_OF_TWO.items()],
+    ids=[*(f"1-{found}" for found in EDITS), *(f"2-{found}" for found in EDITS_OF_TWO)],
+)
+def test_what_was_edited_without_the_keys_is_not_made_good(
+    tmp_path: Path, number: int, found: str, edit: str
+) -> None:
+    made = old_issuer(tmp_path / "f0", *edit.split("; "), number=number)
     says = assert_left_alone(made, files(made.folder), found)
     assert found in BEFORE_THE_ROWS or "of that release" in says
 
@@ -199,12 +234,16 @@ def test_an_issuer_that_was_set_back_whole_to_before_its_upgrade_is_caught_by_it
     made: OldIssuer,
 ) -> None:
     asked = {"name": "after"}
+    binding = made.places.keys / "ledger"
+    keys = binding.read_bytes() if binding.exists() else None
     with opened(made) as issuer:
         effect = issuer.request("publish", asked, task="t1", actor="agent-7").effect
         assert issuer.admit(str(effect)).code == "admitted"
     made.ledger.unlink()
     made.kept.rename(made.ledger)
     (made.places.keys / "ledger").unlink()
+    if keys is not None:
+        write_private(made.places.keys / "ledger", keys)
     with opened(made) as issuer:
         answer = issuer.request("publish", asked, task="t1", actor="agent-7")
         assert answer.code == "audit_unavailable"
@@ -221,3 +260,14 @@ def test_keys_without_a_ledger_are_bound_to_none_that_was_never_upgraded(made: O
     with pytest.raises(Fault):
         opened(made)
     assert not (made.places.keys / "ledger").exists()
+
+
+@pytest.mark.spec("ADM-06", "LED-04")
+def test_keys_of_another_ledger_upgrade_nothing(tmp_path: Path) -> None:
+    made = old_issuer(tmp_path / "f0", number=2)
+    binding = made.places.keys / "ledger"
+    other = "led_" + "7" * 32
+    mac = hmac.digest(made.ring.subkey(Purpose.MARKS, 7), b"keys\x00" + other.encode(), "sha256").hex()
+    binding.unlink()
+    write_private(binding, f"v1 {other} 00000007 {mac}\n".encode())
+    assert_left_alone(made, files(made.folder), "foreign_ledger")

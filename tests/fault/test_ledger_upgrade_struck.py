@@ -14,7 +14,7 @@ import pytest
 from ledger.sqlite.lock import WriterLock
 from tests.support.committing import FAILED
 from tests.support.kills import PATIENCE_S, Nursery
-from tests.support.old_release import content
+from tests.support.old_release import NUMBERS, content
 from tests.support.strikes import Blow, calls_of, can_trace, strike
 from tests.support.upgrading import Scene, scene
 
@@ -36,9 +36,9 @@ QUICK = {"pwrite64": 4, "fsync": 3, "rename": 1}
 can_strike = pytest.mark.skipif(not can_trace(), reason="strace is not here, or may not trace")
 
 
-@pytest.fixture
-def scenes(tmp_path: Path) -> Iterator[Scene]:
-    return (scene(tmp_path / f"f{number}") for number in count())
+@pytest.fixture(params=NUMBERS, ids="schema_{}".format)
+def scenes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    return (scene(tmp_path / f"f{number}", number=request.param) for number in count())
 
 
 @pytest.mark.spec("LED-04", "LED-01", "ADM-06")
@@ -115,8 +115,8 @@ FAULTS = [
     for call, name in (
         ("pwrite64", "ledger.sqlite-wal"),
         ("fsync", "ledger.sqlite-wal"),
-        ("pwrite64", "ledger.sqlite.schema1.new"),
-        ("fsync", "ledger.sqlite.schema1.new"),
+        ("pwrite64", "ledger.sqlite.schema@.new"),
+        ("fsync", "ledger.sqlite.schema@.new"),
     )
     for error in ("ENOSPC", "EIO")
 ]
@@ -130,7 +130,8 @@ def test_a_disk_that_fails_in_the_middle_changes_nothing(
 ) -> None:
     call, name, error = fault
     one = next(scenes)
-    blow = Blow(call=call, number=1, what=f"error={error}", path=one.made.ledger.with_name(name))
+    path = one.made.ledger.with_name(name.replace("@", str(one.made.number)))
+    blow = Blow(call=call, number=1, what=f"error={error}", path=path)
     struck = strike(nursery, one.job(), blow, tmp_path / "log")
     assert (struck.fell, struck.ended, struck.answer) == (True, FAILED, None)
     assert one.judged() == "old"

@@ -7,13 +7,16 @@ import pytest
 
 from ledger import rules
 from ledger.changes import CostSettled, EffectMoved, EvidenceAdded
+from ledger.invocations import Invocation, InvocationOutcome
 from ledger.model import (
     AMOUNT_MAX,
     CounterTake,
     EvidenceClass,
     InstantMs,
+    InvocationId,
     PathNode,
     Task,
+    TaskId,
     TaskState,
     Unit,
 )
@@ -240,3 +243,35 @@ def test_the_rules_know_every_state() -> None:
         for state in EffectState
         if (refusal := rules.refuse_state(dataclasses.replace(EFFECT, state=state))) is not None
     }
+
+
+INVOCATION = Invocation(
+    invocation_id=InvocationId("inv_" + "1" * 32),
+    caller="host-1",
+    task_id=LEAF.task_id,
+    actor="agent-7",
+    opened_ms=START,
+    deadline_ms=InstantMs(START + 10),
+)
+ENDED = dataclasses.replace(INVOCATION, outcome=InvocationOutcome.SUCCEEDED, ended_ms=START)
+
+
+@pytest.mark.spec("INV-01", "INV-02", "EFF-08")
+@pytest.mark.parametrize(
+    ("invocation", "caller", "now", "code"),
+    [
+        (None, "host-1", START, "unknown_reference"),
+        (INVOCATION, "host-2", START, "unknown_reference"),
+        (dataclasses.replace(INVOCATION, task_id=TaskId("tsk_other")), "host-1", START, "unknown_reference"),
+        (ENDED, "host-2", START, "unknown_reference"),
+        (ENDED, "host-1", START, "invocation_over"),
+        (INVOCATION, "host-1", START + 10, "invocation_over"),
+        (INVOCATION, "host-1", START + 9, None),
+    ],
+)
+def test_an_invocation_is_named_by_its_caller_in_its_tasks_and_in_time(
+    invocation: Invocation | None, caller: str, now: int, code: str | None
+) -> None:
+    path = (PathNode(task=LEAF, budget={}),)
+    found = rules.refuse_invocation(invocation, path, caller, InstantMs(now))
+    assert (None if found is None else str(found.code)) == code

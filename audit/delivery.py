@@ -17,6 +17,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -99,7 +100,7 @@ class Delivery:
         self._ask_all(sequence, self._ship_deadline_s)
 
     def close(self) -> None:
-        """Let the threads end; one that hangs is left behind, and does not keep the process alive."""
+        """Let the threads end, and each sink let go; one that hangs is left behind, and keeps no process alive."""
         for worker in (*self._required, *self._best_effort):
             worker.close()
 
@@ -184,6 +185,14 @@ class _SinkThread:
             self._is_closed = True
             self._settle(self._pending, self._fault("closed", "The sinks were closed."))
             self._pending = []
+            is_running = self._thread is not None and self._thread.is_alive()
+        if not is_running:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Let the sink let go of what it holds: a process that opens and closes many issuers would run out of files."""
+        with suppress(Exception):  # a plug-in may raise anything, and nothing is waiting for it any more
+            self._sink.close()
 
     def _is_hanging(self) -> bool:
         return self._overdue_at is not None and time.monotonic() > self._overdue_at
@@ -202,9 +211,11 @@ class _SinkThread:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._pending or self._is_closed)
-                if self._is_closed:
-                    return
+                is_over = self._is_closed
                 batch, self._pending = self._pending, []
+            if is_over:
+                self._let_go()
+                return
             probes = [wish for wish in batch if wish.sequence is None]
             wanted = [(wish.sequence, wish) for wish in batch if wish.sequence is not None]
             if probes:

@@ -78,14 +78,18 @@ def _behind_sinks(places: Places, ring: KeyRing) -> tuple[CheckFinding, ...]:
         ledger = open_to_look(places, ring)
     except Fault:
         return ()
+    sinks: tuple[Sink, ...] = ()
     try:
+        sinks = registered(ledger)
         return tuple(
             CheckFinding(what="behind_sink", where=f"sink {name}", says=says)
-            for name, says in sinks_ahead(registered(ledger), ledger)
+            for name, says in sinks_ahead(sinks, ledger)
         )
     except LedgerCorrupt:
         return ()
     finally:
+        for sink in sinks:
+            sink.close()
         ledger.close()
 
 

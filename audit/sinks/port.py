@@ -117,3 +117,7 @@ class Sink(Protocol):
             SinkAhead: the sink holds what the ledger does not.
         """
         ...
+
+    def close(self) -> None:
+        """Let go of files and connections, outside of any call; a later call may take them again."""
+        ...

@@ -69,6 +69,9 @@ class FaultySink:
             self.rows += source.spans_after(len(self.rows), limit=BATCH_ROWS)
         return _said(source.ledger_id, self.rows[-1])
 
+    def close(self) -> None:
+        """See `Sink.close`; what is kept is kept for the test."""
+
 
 def _said(ledger_id: LedgerId, row: SpanRow) -> Acknowledged:
     place = row.position

@@ -46,6 +46,7 @@ class FakeSink:
         self.probe_fault: BaseException | None = None
         self.shipped: list[int] = []
         self.threads: set[int] = set()
+        self.closed = 0
 
     def _pass(self) -> None:
         self.threads.add(threading.get_ident())
@@ -64,6 +65,9 @@ class FakeSink:
         self._pass()
         self.shipped.append(upto.sequence)
         return self.answer(source, upto)
+
+    def close(self) -> None:
+        self.closed += 1
 
 
 Make = Callable[..., Delivery]

@@ -84,7 +84,7 @@ class Instance:
         self.boot = boot_id()
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
-            self._descriptor = _locked_file(folder, name)
+            self._descriptor: int | None = _locked_file(folder, name)
         except OSError as fault:
             message = f"This process's lock file cannot be made: {fault.strerror}."
             raise LedgerUnavailable("instance_lock", message) from None
@@ -113,8 +113,11 @@ class Instance:
         return True
 
     def close(self, *, keep_file: bool) -> None:
-        """Let the lock go. The file stays where a claim of ours is still open, so that others can see us gone."""
+        """Let the lock go, once. The file stays where a claim of ours is still open, so that others can see us gone."""
         if not keep_file:
             with suppress(OSError):  # one that stays only means that others look once whether we are gone
                 (self._folder / (self.name + _SUFFIX)).unlink(missing_ok=True)
-        os.close(self._descriptor)
+        # Closed once only: the number may be another file's by the time that somebody closes again.
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)

@@ -244,16 +244,6 @@ def contradicted(effect: Effect, known: Sequence[Evidence], target: EffectState)
     return "service_answer" if heard else None
 
 
-def absence_counts_from(ended_ms: InstantMs | None, claim: Claim | None) -> InstantMs | None:
-    """Return the instant from which an absence's delay runs: the later of the sender's certain end and its deadline.
-
-    None where the end is not certain, or nobody knows who sent: then absence proves nothing (REC-02).
-    """
-    if ended_ms is None or claim is None:
-        return None
-    return InstantMs(max(ended_ms, claim.deadline_ms))
-
-
 def host_claim_charge(effect: Effect, reported: Mapping[Unit, int] | None) -> Mapping[Unit, int]:
     """Return what a host's word can charge: never less than the maximum of any unit (REC-07), more in full (BUD-03)."""
     units = {**dict.fromkeys(effect.cost, 0), **(reported or {})}

@@ -50,7 +50,7 @@ from ledger.model import (
 )
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
-from ledger.rules import absence_counts_from, evidence_of, refuse_settling
+from ledger.rules import evidence_of, refuse_settling
 from ledger.states import SETTLED, EffectState
 
 ATTEMPT_MS: Final = DurationMs(30_000)
@@ -389,8 +389,7 @@ def _why_not_conclusive(view: View, effect: Effect, attempt: Attempt) -> str | N
         return "contract_changed"
     claim = view.claim(effect.effect_id)
     ended = sending_ended(claim, story_of(view, effect.effect_id), attempt.began_ms)
-    counts_from = absence_counts_from(ended, claim)
-    if counts_from is None:
+    if ended is None:
         return "sender_not_gone"
-    counts_from = max(counts_from, _restored_ms(view))
+    counts_from = max(ended, _restored_ms(view))
     return None if attempt.began_ms >= counts_from + absence.after_ms else "absence_too_early"

@@ -49,3 +49,14 @@ def test_what_is_closed_holds_no_file(tmp_path: Path, way: str) -> None:
     for _ in range(ROUNDS):
         WAYS[way](made)
     assert len(descriptors()) <= len(before) + 1, set(descriptors()) - set(before)
+
+
+@pytest.mark.spec("INV-03")
+def test_closing_twice_closes_nothing_of_somebody_else(tmp_path: Path) -> None:
+    issuer = standard_issuer(tmp_path / "f0", port=9).open()
+    issuer.close()
+    others = [(tmp_path / f"{number}").open("w") for number in range(8)]
+    issuer.close()
+    for other in others:
+        other.write("still mine")
+        other.close()

@@ -219,7 +219,7 @@ def test_a_clock_that_is_set_back_resolves_nothing_and_one_that_lags_a_little_sh
     after: Inquiry,
 ) -> None:
     effect = after.unknown(answer(503, effect=False))
-    after.past_deadline(2_900)
+    after.pass_ms(1_500)
     assert attempt_of(after.look(effect, NOT_FOUND)) == ("absent", "absence_too_early")
     after.pass_ms(-60_000)
     back = after.look(effect, NOT_FOUND)

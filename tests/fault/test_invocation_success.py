@@ -8,6 +8,7 @@ import pytest
 
 from audit import Acknowledged
 from issuer import Issuer
+from issuer.surfaces.cli.output import render
 from issuer.wire import Answer
 from ledger.model import TransitionName
 from tests.support.invoking import (
@@ -107,7 +108,9 @@ def test_success_needs_each_obligation_closed_in_time(
         late = begun(issuer, clock)
         effect = done_in(issuer, service, late, order="o-2")
         clock.ahead_ms = 30 * MINUTE_MS
-        rows = issuer.list().more["effects"]
+        listed = issuer.list()
+        assert f"obligation {DUTY}: overdue" in render(listed)
+        rows = listed.more["effects"]
         assert isinstance(rows, list)
         assert {row["effect"]: row["obligations"] for row in rows}[effect] == {DUTY: "overdue"}
         record = issuer.show(effect).more["record"]

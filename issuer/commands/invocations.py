@@ -39,6 +39,9 @@ LISTED_MAX: Final = 1000
 SUCCESS_TRIES: Final = 3
 """How often success is tried anew because an effect moved between the sinks' word and the lock."""
 
+SPANS_SINCE_MAX: Final = 1000
+"""Spans that are looked through for one of the invocation's: what others write while sinks are heard is far less."""
+
 _ENDS: Final = (
     InvocationOutcome.SUCCEEDED,
     InvocationOutcome.FAILED_APPLICATION,
@@ -147,7 +150,7 @@ def invocation_end(visit: Visit, invocation_id: str, outcome: str) -> Answer:
             answer = _ended(visit, invocation_id, against, wanted)
             if answer is not None:
                 return answer
-        raise RefusedError(RefusalCode.AUDIT_PENDING)
+        raise RefusedError(RefusalCode.INVOCATION_UNSETTLED, field="audit")
 
     return at_the_edge(visit, run)
 
@@ -182,7 +185,7 @@ def _heard(visit: Visit) -> int:
     return sequence
 
 
-_BEHIND: Final = Refusal(code=RefusalCode.AUDIT_PENDING)
+_BEHIND: Final = Refusal(code=RefusalCode.INVOCATION_UNSETTLED, field="audit")
 
 
 def _against(
@@ -193,11 +196,15 @@ def _against(
         return None
     effects = view.effects_of(invocation.invocation_id)
     no = refuse_success([(effect, view.obligations(effect.effect_id)) for effect in effects])
-    if no is None and any(
-        span.position.sequence > heard for one in effects for span in view.story(one.effect_id)
-    ):
+    if no is None and _is_behind(view, frozenset(effect.effect_id for effect in effects), heard):
         return _BEHIND
     return no
+
+
+def _is_behind(view: View, effect_ids: frozenset[str], heard: int) -> bool:
+    """Say whether something was told of these effects since the sinks were heard, as far as that can be seen."""
+    since = view.spans_after(heard, limit=SPANS_SINCE_MAX)
+    return len(since) == SPANS_SINCE_MAX or any(span.story in effect_ids for span in since)
 
 
 def _ended(

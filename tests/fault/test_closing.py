@@ -10,9 +10,10 @@ import pytest
 from issuer import Issuer
 from issuer.closing import CLOSE_BUDGET_S
 from issuer.places import Places
+from ledger.changes import Step
 from ledger.errors import LedgerUnavailable
-from ledger.model import EffectId
-from ledger.port import View
+from ledger.model import EffectId, InstantMs, Transition, TransitionName
+from ledger.port import Verdict, View
 from tests.support.cases import state_of
 from tests.support.invoking import MINUTE_MS, StandingClock
 from tests.support.issuers import Made, permitted, refund, standard_issuer
@@ -79,6 +80,33 @@ def test_a_read_that_never_comes_back_holds_closing_up_for_its_budget_and_no_lon
     finally:
         free.set()
         reader.join(PATIENCE_S)
+
+
+@pytest.mark.spec("INV-03", "LED-01")
+def test_a_transaction_that_is_under_way_ends_before_the_ledger_is_closed(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("issuer.closing.CLOSE_BUDGET_S", 0.5)
+    issuer = made.open()
+    ledger, inside, free = issuer._house.ledger, threading.Event(), threading.Event()
+    done: list[int] = []
+
+    def decide(view: View, _now: InstantMs) -> Verdict[None]:
+        inside.set()
+        free.wait()
+        probing = Transition(name=TransitionName.PROBE, story=view.head().ledger_id)
+        return Verdict(value=None, steps=(Step(transition=probing),))
+
+    writer = threading.Thread(target=lambda: done.append(ledger.transact(decide).sequence))
+    writer.start()
+    try:
+        assert inside.wait(PATIENCE_S)
+        assert seconds_to_close(issuer) < 0.5 + CLOSE_BUDGET_S
+    finally:
+        free.set()
+        writer.join(PATIENCE_S)
+    with made.open() as again:
+        assert done == [again._house.ledger.read(lambda view: view.head()).sequence]
 
 
 @pytest.mark.spec("INV-03", "ADM-03", "REP-04")

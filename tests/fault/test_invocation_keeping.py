@@ -78,6 +78,8 @@ def test_a_restore_ends_every_open_invocation_and_believes_no_success(made: Made
             assert issuer.invocation_end(names[how], how).code == "ended"
         after = issuer.invocation_open("t1", "agent-7", clock() + 60 * MINUTE_MS)  # type: ignore[arg-type]
         assert after.code == "opened"
+        house = issuer._house
+        house.delivery.acknowledge(house.ledger.read(lambda view: view.head()).sequence)
     restored(made, file)
     with made.open() as issuer:
         found = {how: outcome(issuer, name) for how, name in names.items()}

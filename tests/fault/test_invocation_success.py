@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from audit import Acknowledged
 from issuer import Issuer
+from issuer.surfaces.cli.output import render
 from issuer.wire import Answer
 from ledger.model import TransitionName
 from tests.support.invoking import (
@@ -106,7 +108,9 @@ def test_success_needs_each_obligation_closed_in_time(
         late = begun(issuer, clock)
         effect = done_in(issuer, service, late, order="o-2")
         clock.ahead_ms = 30 * MINUTE_MS
-        rows = issuer.list().more["effects"]
+        listed = issuer.list()
+        assert f"obligation {DUTY}: overdue" in render(listed)
+        rows = listed.more["effects"]
         assert isinstance(rows, list)
         assert {row["effect"]: row["obligations"] for row in rows}[effect] == {DUTY: "overdue"}
         record = issuer.show(effect).more["record"]
@@ -131,3 +135,27 @@ def test_success_needs_every_required_sink_to_have_the_spans(
         assert issuer.invocation_end(invocation, "succeeded").code == "audit_unavailable"
         assert outcome(issuer, invocation) is None
         assert issuer.invocation_end(invocation, "failed_execution").code == "ended"
+
+
+@pytest.mark.spec("INV-02", "AUD-02")
+def test_what_is_told_while_the_sinks_are_heard_is_heard_as_well_before_success(
+    tmp_path: Path, clock: StandingClock, service: Service
+) -> None:
+    sink, shipped = FaultySink(), list[int]()
+    made = obliging_issuer(tmp_path / "f1", port=service.port)
+    with made.open(clock=clock, further_sinks=(sink,)) as issuer:
+        invocation = begun(issuer, clock)
+        effect = done_in(issuer, service, invocation)
+
+        def ship(_sink: FaultySink, honest: Acknowledged | None) -> Acknowledged | None:
+            assert honest is not None
+            shipped.append(honest.sequence)
+            if len(shipped) == 1:
+                assert issuer.obligation_done(effect, DUTY).code == "obligation_closed"
+            return honest
+
+        sink.fail(ship, probe=False)
+        assert issuer.invocation_end(invocation, "succeeded").code == "ended"
+        story = issuer._house.ledger.read(lambda view: view.story(effect))
+        assert story[-1].name == TransitionName.OBLIGATION_DONE
+        assert shipped[0] < story[-1].position.sequence <= shipped[-1]

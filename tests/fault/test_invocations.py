@@ -8,6 +8,7 @@ import pytest
 
 from issuer import Issuer
 from issuer.flow.binding import stored_member
+from issuer.flow.steps import Reached
 from ledger.invocations import INVOCATION_MS_MAX, OPEN_PER_TASK_MAX
 from ledger.model import EffectId, InstantMs, InvocationId, TransitionName
 from tests.support.cases import books, state_of
@@ -278,3 +279,24 @@ def test_past_its_deadline_whoever_touches_it_ends_it_as_a_failed_execution(
     assert found is not None
     assert (found.outcome, found.ended_ms) == ("failed_execution", found.deadline_ms)
     assert issuer.invocation_end(invocation, "succeeded").code == "invocation_over"
+
+
+@pytest.mark.spec("ADM-05", "INV-02", "REP-04")
+def test_a_cancellation_that_comes_while_the_sinks_are_waited_for_keeps_the_winner_from_sending(
+    made: Made, clock: StandingClock, service: Service
+) -> None:
+    steps: list[str] = []
+
+    def observe(step: str) -> None:
+        steps.append(step)
+        if step == Reached.ACKNOWLEDGED:
+            assert issuer.invocation_cancel(invocation).code == "ended"
+
+    with made.open(clock=clock, observe=observe) as issuer:
+        invocation = begun(issuer, clock)
+        effect = permitted(refund(issuer, amount=100, invocation=invocation))
+        assert issuer.commit(effect).state == "no_effect"
+        assert Reached.ACKNOWLEDGED in steps
+        assert service.effects == ()
+        assert books(issuer, "t1")["t1"].reserved == 0
+        assert outcome(issuer, invocation) == "cancelled"

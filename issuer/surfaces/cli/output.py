@@ -97,6 +97,9 @@ def _finding_lines(row: Mapping[str, object]) -> list[str]:
 
 def _effect_lines(row: Mapping[str, object]) -> list[str]:
     lines = [_effect_line(row)]
+    duties = row.get("obligations")
+    if isinstance(duties, dict):
+        lines += [f"      obligation {plain_text(name)}: {state}" for name, state in duties.items()]
     if "last_attempt" in row:
         lines += [f"      {plain_text(line)}" for line in _unresolved_lines(row)]
     return lines

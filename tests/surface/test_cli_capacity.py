@@ -59,7 +59,7 @@ def test_collect_makes_room_and_says_how_much(made: Made) -> None:
     assert fill_of(made)["effects"] == 50
     ran = command(made, "ledger", "collect")
     assert (ran.exit, ran.answer["code"], ran.answer["next"]) == (0, "collected_now", "stop")
-    assert ran.answer["collected"] == {"effects": 3, "tombstones": 0, "contents": 0}
+    assert ran.answer["collected"] == {"effects": 3, "tombstones": 0, "contents": 0, "invocations": 0}
     assert fill_of(made)["effects"] == 20
     shown = issuer_here("ledger", "collect", "--early", at=made.folder)
     assert shown.exit == 0

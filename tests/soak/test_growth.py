@@ -22,6 +22,9 @@ TIMES_MAX = 1.5
 
 ROUNDS = 5
 
+ROOM = {"[person]": "[ledger]\nspan_bytes = 4_294_967_296\n[person]"}
+"""A million spans are a little more than the default lets new effects be asked for."""
+
 pytestmark = [
     pytest.mark.skipif(not can_trace(), reason="strace is not here, or may not trace"),
     pytest.mark.spec("LED-07"),
@@ -63,7 +66,7 @@ def work(made: Made, trace: Path) -> Work:
 
 def compared(folder: Path, *, effects: int, spans: int) -> tuple[Made, Made, Work, Work]:
     """Make an empty and a grown ledger, and count the work of an admission in each."""
-    empty, grown = (standard_issuer(folder / name, port=9) for name in ("empty", "grown"))
+    empty, grown = (standard_issuer(folder / name, port=9, changes=ROOM) for name in ("empty", "grown"))
     grow(grown, effects=effects, spans=spans)
     return empty, grown, work(empty, folder / "empty.trace"), work(grown, folder / "grown.trace")
 

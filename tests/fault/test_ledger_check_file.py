@@ -42,6 +42,14 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     found = attacker(busy.places.ledger)
     for (name,) in found.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
         found.execute(f"DROP TRIGGER {name}")
+    found.execute(
+        "INSERT INTO invocations(invocation_id, caller, task_id, actor, opened_ms, deadline_ms, bucket, sequence, mac) "
+        "SELECT 'inv_' || task_id, 'uid:1', task_id, 'agent-7', 1, 2, bucket, sequence, mac FROM tasks LIMIT 2"
+    )
+    found.execute(
+        "UPDATE effects SET invocation_id = (SELECT max(invocation_id) FROM invocations) "
+        "WHERE effect_id = (SELECT max(effect_id) FROM effects)"
+    )
     yield found
     found.close()
 

@@ -9,7 +9,7 @@ and taken from their answers has its rules in `issuer/profile/rules_services.py`
 `issuer/profile/rules_templates.py`, which comes next. Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from issuer.profile.draft import Draft, unknown_name
@@ -198,15 +198,38 @@ def _before_problems(path: KeyPath, operation: Operation) -> Iterator[Problem]:
 def _attribute_problems(draft: Draft) -> Iterator[Problem]:
     """Yield where two operations give one attribute of a resource type two types."""
     seen: dict[tuple[str, str], tuple[str, str]] = {}
+    conflicting: set[str] = set()
     for name, operation in draft.operations.items():
         for path, attribute, policy_type in _attributes(name, operation):
             key = (operation.resource.type, attribute)
             first, first_type = seen.setdefault(key, (name, policy_type))
             if first_type != policy_type:
+                conflicting.add(operation.resource.type)
                 message = (
                     f"`{attribute}` of {operation.resource.type} is {policy_type} here and {first_type} in "
                     f'"{first}"; policies know one type for it.'
                 )
+                yield Problem(path=path, code=FindingCode.CONFLICT, message=message)
+    yield from _missing_attributes(draft, conflicting)
+
+
+def _missing_attributes(draft: Draft, conflicting: Collection[str]) -> Iterator[Problem]:
+    """Yield where operations share a resource type and not its attributes: every request of them would be denied."""
+    types: dict[str, dict[str, set[str]]] = {}
+    for name, operation in draft.operations.items():
+        known = {attribute for _path, attribute, _type in _attributes(name, operation)}
+        types.setdefault(operation.resource.type, {})[name] = known
+    for resource_type, operations in types.items():
+        if resource_type in conflicting:
+            continue
+        for name, known in operations.items():
+            for attribute in sorted(set().union(*operations.values()) - known):
+                other = next(one for one, attributes in operations.items() if attribute in attributes)
+                message = (
+                    f"Operations that share the type {resource_type} share its attributes, and `{attribute}` is one in "
+                    f'"{other}" only. Give one of them a type of its own.'
+                )
+                path: KeyPath = ("operation", name, "resource", "type")
                 yield Problem(path=path, code=FindingCode.CONFLICT, message=message)
 
 

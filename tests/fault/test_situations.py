@@ -10,13 +10,15 @@ import pytest
 
 from audit import Delivery, LedgerSpans
 from issuer import Issuer
+from issuer.errors import SetupError
 from issuer.wire import Answer
 from tests.support.cases import Clock, all_at, books, command, rebuilt, small_tree, state_of
 from tests.support.issuers import STANDARD_POLICY, standard_issuer
 from tests.support.service import Service, closed_port
 from tests.support.sinks import FaultySink
-from tests.support.situation_plays import PLAYERS, Play, Stage
+from tests.support.situation_plays import MANNERS, PLAYERS, Play, Stage
 from tests.support.situations import SITUATIONS, Situation, page
+from tests.support.third_party import NO_DIGEST, Installed, installed, python_table, shown_digest
 
 FURTHER = """
 [operation.refund_nowhere]
@@ -31,6 +33,13 @@ http = { method = "POST", url = "https://127.0.0.1:@PORT@/refunds" }
 [operation.refund_secret]
 @REFUND@
 http = { method = "POST", url = "http://127.0.0.1:@PORT@/refunds", bearer = "nobody_has_it" }
+[operation.refund_before]
+@DOSSIER@
+http = { method = "POST", url = "http://127.0.0.1:@PORT@/refunds" }
+before = { url = "http://127.0.0.1:@PORT@/orders/{order}", facts = { revision = "int" } }
+[operation.refund_said]
+@REFUND@
+http = { method = "POST", url = "http://127.0.0.1:@PORT@/refunds" }
 [operation.create]
 @FILE@
 file = { action = "create", root = "files", path = "{path}", content = "new" }
@@ -50,6 +59,14 @@ payload = { name = { string = 40, public = true } }
 cost = { "USD.cent" = 300 }
 host = { deadline = "3s" }
 """
+SAID = """proves = { succeeded = [201], accepted = [202], partial = [207], charged = { "USD.cent" = "/charged" } }"""
+SELL = """class = "refund"
+resource = { type = "Sale", id = "{order}" }
+payload = { order = { string = 40, public = true }, amount = { int = [1, 1_000_000], public = true } }
+cost = { "USD.cent" = "{amount}" }"""
+ALL_PROOFS = (
+    'proves = ["succeeded", "failed", "no_effect", "accepted", "partial"], charges = true, key_kept = "24h"'
+)
 REFUND = """class = "refund"
 resource = { type = "Order", id = "{order}" }
 payload = { order = { string = 40, public = true }, amount = { int = [1, 1_000_000], public = true } }
@@ -65,8 +82,29 @@ POLICY = (
     + """
 @id("files")
 permit (principal is Actor in Group::"bots", action == Action::"issue", resource is File);
+@id("sales")
+permit (principal is Actor in Group::"bots", action == Action::"issue", resource is Sale);
+@id("dossiers")
+permit (principal is Actor in Group::"bots", action == Action::"issue", resource is Dossier);
 """
 )
+
+
+def sales(folder: Path, shop: Installed, port: int) -> str:
+    """Return the operations of the third party's adapter, a manner each, as their owner admitted it."""
+
+    def declared(digest: str) -> str:
+        tables = [
+            f"[operation.sell_{number}]\n{SELL}\n"
+            + python_table(shop.name, port, digest=digest, terms=ALL_PROOFS, manner=manner)
+            for number, manner in enumerate(MANNERS)
+        ]
+        return "\n".join(tables) + "\n"
+
+    further = {"[operation.publish]": declared(NO_DIGEST) + "[operation.publish]"}
+    with pytest.raises(SetupError) as refused:
+        standard_issuer(folder, port=port, changes=further)
+    return declared(shown_digest(refused.value))
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +116,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         if stage is not None:
             stage.reached(str(step))
 
-    with Service() as service, closed_port() as closed:
-        text = FURTHER.replace("@REFUND@", REFUND).replace("@FILE@", FILE)
+    site = tmp_path_factory.mktemp("site")
+    with Service() as service, closed_port() as closed, installed(site / "packages") as shop:
+        said = REFUND.replace("proves = { succeeded = [201] }", SAID)
+        text = FURTHER.replace("[operation.refund_said]\n@REFUND@", f"[operation.refund_said]\n{said}")
+        dossier = REFUND.replace('"Order"', '"Dossier"')
+        text = text.replace("@REFUND@", REFUND).replace("@DOSSIER@", dossier).replace("@FILE@", FILE)
+        text += sales(site / "refused", shop, service.port)
         text = text.replace("@PORT@", str(service.port)).replace("@CLOSED@", str(closed))
         folder = tmp_path_factory.mktemp("situations") / "f0"
         for name, mode in (("files", 0o700), ("shared", 0o777)):

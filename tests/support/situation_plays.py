@@ -99,12 +99,24 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
+_SPOKEN = frozenset({"refund_tls", "refund_before"})
+"""Operations of which a connection is no sending yet: it never got to speak TLS, or only reads."""
+
+
 def _http(
-    *steps: Step, at: str = "", do: Callable[[Play], None] | None = None, operation: str = "refund"
+    *steps: Step,
+    reads: tuple[Step, ...] = (),
+    at: str = "",
+    do: Callable[[Play], None] | None = None,
+    operation: str = "refund",
 ) -> Player:
+    """Send one refund; the service does `reads` while it is prepared, and `steps` once it is committed."""
+
     def play(row: Play) -> None:
         stage = row.stage
         before = stage.service.counts()
+        posts = sum(request.method == "POST" for request in stage.service.requests)
+        stage.service.then(*reads)
         if row.ask(operation, order=row.number, amount=COST).code == "permitted":
             stage.service.then(*steps)
             if do is not None:
@@ -113,9 +125,9 @@ def _http(
         for name in ("hang", "late"):
             stage.service.gate(name).set()
         after = stage.service.counts()
-        # Of a connection that never got to speak TLS, nothing of a request was sent.
-        heard = "requests" if operation == "refund_tls" else "connections"
-        row.sent = after[heard] - before[heard]
+        row.sent = after["connections"] - before["connections"]
+        if operation in _SPOKEN:
+            row.sent = sum(request.method == "POST" for request in stage.service.requests) - posts
         row.effects = after["effects"] - before["effects"]
         for name in ("hang", "late"):
             stage.service.gate(name).clear()
@@ -133,7 +145,22 @@ def _nearly_over(row: Play) -> None:
 
 _DRIP = b"HTTP/1.1 201 Said\r\ncontent-length: 2000\r\n\r\n" + b" " * 2000
 _TWO_LENGTHS = b"HTTP/1.1 201 Said\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}"
+_SHOWN = answer(200, body=b'{"revision": 1}', effect=False)
+_CHANGED = answer(200, body=b'{"revision": 2}', effect=False)
+_AWAY = answer(503, effect=False)
+_SOLD = answer(201, body=b'{"charged": 120}')
 _HTTP: Mapping[str, Player] = {
+    "what is read before cannot be read": _http(reads=(_AWAY,), operation="refund_before"),
+    "what is read before has changed at the commit": _http(
+        _CHANGED, reads=(_SHOWN,), operation="refund_before"
+    ),
+    "what is read before cannot be read at the commit": _http(
+        _AWAY, reads=(_SHOWN,), operation="refund_before"
+    ),
+    "accepted, as declared: no job is done by that": _http(answer(202), operation="refund_said"),
+    "a part, as declared": _http(answer(207, body=b'{"charged": 100}'), operation="refund_said"),
+    "a declared success that does not say its declared charge": _http(answer(201), operation="refund_said"),
+    "a declared success that says what it charged": _http(_SOLD, operation="refund_said"),
     "the host has no address": _http(operation="refund_nowhere"),
     "the port refuses the connection": _http(operation="refund_closed"),
     "the other side speaks no TLS": _http(close_before_read(), operation="refund_tls"),
@@ -339,4 +366,36 @@ _HOST: Mapping[str, Player] = {
         lambda row, claim: _report(row, claim, after_ms=HOST_DEADLINE_MS)
     ),
 }
-PLAYERS = {"http": _HTTP, "file": _FILE, "dispatch": _DISPATCH, "host": _HOST}
+MANNERS = (
+    "",
+    "prepare fails",
+    "look fails",
+    "not sent",
+    "fails unsent",
+    "fails sent",
+    "no answer",
+    "charges less",
+)
+"""How the third party's adapter behaves (`tests.support.third_party`); each is an operation `sell_N`."""
+
+
+def _python(manner: str, *steps: Step) -> Player:
+    return _http(*steps, operation=f"sell_{MANNERS.index(manner)}")
+
+
+_PYTHON: Mapping[str, Player] = {
+    "the adapter fails to prepare": _python("prepare fails"),
+    "the adapter's look before the commit fails": _python("look fails"),
+    "the adapter proves that it sent nothing": _python("not sent"),
+    "the adapter fails before it sends, and proves nothing": _python("fails unsent"),
+    "the adapter fails after it sent": _python("fails sent", answer(201)),
+    "the service closes without a word": _python("", accept_then_close()),
+    "an answer of another shape": _python("no answer", answer(201)),
+    "accepted: no job is done by that": _python("", answer(202)),
+    "a part": _python("", answer(207)),
+    "success": _python("", answer(201)),
+    "success that says what it charged": _python("charges less", answer(201)),
+    "failure": _python("", answer(409)),
+    "no effect": _python("", answer(422)),
+}
+PLAYERS = {"http": _HTTP, "file": _FILE, "dispatch": _DISPATCH, "host": _HOST, "python": _PYTHON}

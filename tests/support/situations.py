@@ -13,7 +13,7 @@ from typing import Final, Literal
 COST: Final = 300
 """What each effect of the table may cost at most, in its one unit."""
 
-Adapter = Literal["http", "file", "dispatch", "host"]
+Adapter = Literal["http", "file", "dispatch", "host", "python"]
 Moment = Literal["before", "during", "after"]
 
 TITLES: Final[dict[Adapter, str]] = {
@@ -21,6 +21,7 @@ TITLES: Final[dict[Adapter, str]] = {
     "file": "`file`: the issuer changes a file",
     "dispatch": "`host`, with `dispatch EFFECT -- COMMAND`",
     "host": "`host`, with `admit` and `report`",
+    "python": "`python`: a third party's adapter sends a request",
 }
 
 
@@ -99,6 +100,9 @@ def _ended(
 
 _HTTP: Final = (
     _before("http", "the host has no address", "cannot_prepare", ""),
+    _before("http", "what is read before cannot be read", "target_unreadable", ""),
+    _before("http", "what is read before has changed at the commit", "prepare_again", "permitted"),
+    _before("http", "what is read before cannot be read at the commit", "target_unreadable", "permitted"),
     _before("http", "the port refuses the connection", "not_dispatched"),
     _before("http", "the other side speaks no TLS", "not_dispatched"),
     _before("http", "the credential is missing", "not_dispatched"),
@@ -122,12 +126,16 @@ _HTTP: Final = (
     _lost("http", "a redirect", effects=0),
     _lost("http", "a success that is not declared", effects=1),
     _lost("http", "accepted, and not declared", effects=1),
+    _lost("http", "accepted, as declared: no job is done by that", effects=1, moment="after"),
+    _lost("http", "a part, as declared", effects=1, moment="after"),
+    _lost("http", "a declared success that does not say its declared charge", effects=1),
     _lost("http", "not found", effects=0),
     _lost("http", "too many requests", effects=0),
     _lost("http", "unavailable", effects=0),
     _lost("http", "an error of the service after the effect", effects=1),
     _ended("http", "a declared success", "succeeded", effects=1, charged=COST),
     _ended("http", "a declared success after interim answers", "succeeded", effects=1, charged=COST),
+    _ended("http", "a declared success that says what it charged", "succeeded", effects=1, charged=120),
     _ended("http", "a declared failure", "failed", effects=0, charged=COST),
     _ended("http", "a declared no effect", "no_effect", effects=0, charged=0),
     _ended(
@@ -181,7 +189,25 @@ _HOST: Final = (
     _ended("host", "the host says so late, after the deadline", "succeeded", effects=1, charged=COST),
 )  # fmt: skip
 
-SITUATIONS: Final = (*_HTTP, *_FILE, *_DISPATCH, *_HOST)
+_PYTHON: Final = (
+    _before("python", "the adapter fails to prepare", "cannot_prepare", ""),
+    _before("python", "the adapter's look before the commit fails", "target_unreadable", "permitted"),
+    _before("python", "the adapter proves that it sent nothing", "not_dispatched"),
+    _lost(
+        "python", "the adapter fails before it sends, and proves nothing", effects=0, moment="before", sent=0
+    ),
+    _lost("python", "the adapter fails after it sent", effects=1),
+    _lost("python", "the service closes without a word", effects=1),
+    _lost("python", "an answer of another shape", effects=1),
+    _lost("python", "accepted: no job is done by that", effects=1, moment="after"),
+    _lost("python", "a part", effects=1, moment="after"),
+    _ended("python", "success", "succeeded", effects=1, charged=COST),
+    _ended("python", "success that says what it charged", "succeeded", effects=1, charged=120),
+    _ended("python", "failure", "failed", effects=0, charged=COST),
+    _ended("python", "no effect", "no_effect", effects=0, charged=0),
+)
+
+SITUATIONS: Final = (*_HTTP, *_FILE, *_DISPATCH, *_HOST, *_PYTHON)
 
 
 def page() -> str:

@@ -351,12 +351,13 @@ def test_a_byte_order_mark_is_called_by_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("EFF-10")
-def test_a_secret_field_is_no_attribute_and_may_have_another_type_elsewhere() -> None:
+def test_a_secret_field_is_no_attribute_so_operations_of_one_type_differ_without_it() -> None:
     same_type = FULL.replace("payload  = {}", "payload  = { day = { int = [1, 9], secret = true } }")
-    assert (
-        parsed(same_type.replace('type = "Crate"', 'type = "Note"')).operations["ship"].resource.type
-        == "Note"
-    )
+    with pytest.raises(ProfileRefused) as refused:
+        parsed(same_type.replace('type = "Crate"', 'type = "Note"'))
+    (finding,) = refused.value.findings
+    assert (finding.key, finding.code) == ("operation.ship.resource.type", FindingCode.CONFLICT)
+    assert "`day` is one in" in finding.message
 
 
 def test_a_pipe_in_place_of_the_profile_is_refused_and_not_waited_for(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ Decides what was seen, and nothing about what follows from it. Rules: REC-01 (bo
 | 404, 410, or 2xx strict JSON that has the place to look at, and the pointer finds nothing in it | `absent` |
 | anything else, and whatever cannot be read | `unclear` |
 
-The place is the list or object that the pointer's first part leads to. An answer without it, such as `{}` or an error
-that was sent as a success, is about something else and shows no absence. Without `equals`, null, false, 0 and what is
+The place is the list (for a number) or object that the pointer's first part leads to. An answer without it, such as
+`{}` or an error that was sent as a success, is about something else and shows no absence; neither does an entry in the
+place that is there and lacks what the rest of the pointer looks for. Without `equals`, null, false, 0 and what is
 empty stand for nothing and are `unclear`: services write them both for "no such thing" and for "there, without one".
 Where a declared charge cannot be read, what was found is `unclear` as well. The host is resolved at inspection, and
 only the owner's literal origin is asked. Next: reconciliation.
@@ -106,11 +107,16 @@ class HttpInspector:
 
 
 def _has_place(document: object, pointer: str) -> bool:
-    """Whether an answer has the list or object in which the pointer looks, so that it is one to this question."""
+    """Whether an answer has the list or object in which the pointer looks, and nothing there where it looks.
+
+    An entry that is there, without what is looked for inside it, is of another form than the owner knew.
+    """
     first, *further = pointer.split("/")[1:]
     if type(document) is list:
-        return first.isdecimal()
-    return bool(further) and type(find(document, f"/{first}")) in {list, dict}
+        return first.isdecimal() and find(document, f"/{first}") is MISSING
+    place, entry = find(document, f"/{first}"), "/".join(("", first, *further[:1]))
+    kind = list if further and further[0].isdecimal() else dict
+    return bool(further) and type(place) is kind and find(document, entry) is MISSING
 
 
 def _is_nothing(value: object) -> bool:

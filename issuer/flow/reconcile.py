@@ -222,6 +222,8 @@ def carried_out(visit: Visit, attempt: Attempt, ask: Ask, current: Callable[[], 
         _record(visit, attempt, _nothing(attempt, "audit_unavailable"), current)
         raise
     house.observe(Reached.ATTEMPT_ACKNOWLEDGED)
+    # Nothing else stands between this and the asking; a copy of this process asks and sends nothing again.
+    house.delivery.refuse_fork()
     try:
         weigh = ask(_rest(house, attempt))  # 4
     except BaseException as fault:
@@ -255,6 +257,13 @@ def unclear(kind: AttemptKind, source: str, reason: str, seen: str = str(Seen.UN
     )
 
 
+def _set_aside(outcome: Outcome, kind: AttemptKind, source: str, reason: str) -> Outcome:
+    """Return an outcome that came too late: it resolves nothing, but a service's word on a resend is kept (REC-05)."""
+    is_word = outcome.evidence_class is EvidenceClass.SERVICE and outcome.target is not EffectState.NO_EFFECT
+    kept = replace(outcome, target=EffectState.UNKNOWN, reason=reason)
+    return kept if is_word else unclear(kind, source, reason)
+
+
 def _record(
     visit: Visit,
     attempt: Attempt,
@@ -272,9 +281,9 @@ def _record(
             step = Step(transition=spans.refused(visit, no, effect=over))
             return Verdict(value=_reconciled(attempt, over, nothing), refusal=no, steps=(step,))
         if now >= attempt.deadline_ms:
-            outcome = unclear(attempt.kind, "deadline", "attempt_overdue")
+            outcome = _set_aside(weigh(view, effect), attempt.kind, "deadline", "attempt_overdue")
         elif not is_in_force:
-            outcome = unclear(attempt.kind, "profile", "terms_changed")
+            outcome = _set_aside(weigh(view, effect), attempt.kind, "profile", "terms_changed")
         else:
             outcome = weigh(view, effect)
         step = outcome_step(visit, view, effect, outcome, late=True, now=now)

@@ -67,10 +67,12 @@ def costs(amounts: Mapping[str, int]) -> Mapping[Unit, int]:
     """Freeze a cost per unit after checking every name and amount (EFF-04).
 
     Raises:
-        Malformed: a unit name or an amount is not allowed.
+        Malformed: it is no mapping, or a unit name or an amount is not allowed.
     """
+    if not isinstance(amounts, Mapping):
+        raise Malformed("wrong_type", "cost", "a cost is a whole amount per unit")
     for unit, amount in amounts.items():
-        if not UNIT_PATTERN.match(unit):
+        if type(unit) is not str or not UNIT_PATTERN.match(unit):
             raise Malformed(
                 "wrong_type", "unit", "a unit is a dotted name of letters, digits and underscores"
             )

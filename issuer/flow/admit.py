@@ -57,7 +57,8 @@ class Winner:
 
 def claim_hash(secret: str) -> bytes:
     """Return what the ledger stores of a claim's secret; what is no text is hashed too, and matches none."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+    said = secret.encode("utf-8", "surrogatepass") if type(secret) is str else b""
+    return hashlib.sha256(said).digest()
 
 
 def winner_here(house: House) -> Winner:

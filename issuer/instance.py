@@ -7,7 +7,9 @@ A file under its final name was locked before it got that name, so that a free o
 
 import fcntl
 import os
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -80,6 +82,8 @@ class Instance:
             LedgerUnavailable: the lock file cannot be made.
         """
         self._folder = folder
+        self._guard = threading.Lock()
+        self._working, self._is_closing = 0, False
         self.name = name
         self.boot = boot_id()
         try:
@@ -114,10 +118,35 @@ class Instance:
 
     def close(self, *, keep_file: bool) -> None:
         """Let the lock go, once. The file stays where a claim of ours is still open, so that others can see us gone."""
-        if not keep_file:
+        if not keep_file and not self._working:
             with suppress(OSError):  # one that stays only means that others look once whether we are gone
                 (self._folder / (self.name + _SUFFIX)).unlink(missing_ok=True)
-        # Closed once only: the number may be another file's by the time that somebody closes again.
-        descriptor, self._descriptor = self._descriptor, None
+        self._is_closing = True
+        self._let_go()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Hold the lock, also past `close`, while a thread of this process may be sending (ADM-07).
+
+        Raises:
+            LedgerUnavailable: `closed`; nothing may be sent any more.
+        """
+        with self._guard:
+            if self._is_closing:
+                raise LedgerUnavailable("closed", "This issuer was closed.")
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._working -= 1
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the descriptor, once, when nobody is at work: the number may be another file's afterwards."""
+        with self._guard:
+            if self._working or not self._is_closing:
+                return
+            descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

@@ -75,7 +75,8 @@ def dispatch(visit: Visit, won: Won, send: Send) -> Dispatched:
         Fault: the outcome could not be recorded; the effect stays admitted, counts as possibly sent, and turns
             `unknown` by itself (design, failure table).
     """
-    outcome, code = _sent(visit, won, send)
+    with visit.house.instance.at_work():
+        outcome, code = _sent(visit, won, send)
     committed = settle(visit, won.effect, won.winner.claim_hash, outcome)
     visit.house.observe(Reached.SETTLED)
     effect_id = won.effect.effect_id

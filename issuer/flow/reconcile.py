@@ -225,7 +225,8 @@ def carried_out(visit: Visit, attempt: Attempt, ask: Ask, current: Callable[[], 
     # Nothing else stands between this and the asking; a copy of this process asks and sends nothing again.
     house.delivery.refuse_fork()
     try:
-        weigh = ask(_rest(house, attempt))  # 4
+        with house.instance.at_work():
+            weigh = ask(_rest(house, attempt))  # 4
     except BaseException as fault:
         with suppress(Fault):
             word = f"exception:{type(fault).__name__}"[:64]

@@ -65,7 +65,7 @@ class Pinned:
         """Return what the protected store keeps: non-public values, derived sections, and every salt."""
         return {
             "v": BINDING_VERSION,
-            "payload": {name: self.values[name] for name in _non_public(self.operation)},
+            "payload": {name: self.values[name] for name in non_public(self.operation)},
             "secret": [field.name for field in self.operation.fields if field.exposure == "secret"],
             "resource_id": self.resource_id,
             "derived": self.derived(),
@@ -86,7 +86,8 @@ class Names:
     invocation_id: InvocationId | None
 
 
-def _non_public(operation: Operation) -> tuple[str, ...]:
+def non_public(operation: Operation) -> tuple[str, ...]:
+    """Return the names of the payload fields that are not public, in declared order (EFF-10)."""
     return tuple(field.name for field in operation.fields if field.exposure != "public")
 
 
@@ -97,13 +98,13 @@ def payload_part(name: str) -> str:
 
 def salted_parts(operation: Operation) -> tuple[str, ...]:
     """Return the names of the parts that need a salt: empty where every field is public."""
-    fields = _non_public(operation)
+    fields = non_public(operation)
     return (*(payload_part(name) for name in fields), *DERIVED, "resource_id") if fields else ()
 
 
 def hides_resource(operation: Operation) -> bool:
     """Say whether the owner's name for the object repeats a field that is not public."""
-    hidden = set(_non_public(operation))
+    hidden = set(non_public(operation))
     return any(place.name in hidden for place in operation.resource_id.placeholders)
 
 

@@ -18,7 +18,7 @@ from issuer.flow.admit import Winner
 from issuer.flow.binding import Pinned
 from issuer.flow.invocations import named
 from issuer.flow.prepare import request_of
-from issuer.flow.settle import Outcome, from_answer, lost, not_sent, settle
+from issuer.flow.settle import Outcome, from_answer, lost, not_sent, settle, without_protected
 from issuer.flow.steps import Reached
 from issuer.house import House, Visit
 from issuer.operations.contract import Answer, NotDispatchedError, Order
@@ -48,7 +48,7 @@ def adapter_send(house: House, pinned: Pinned) -> Send:
     def send(order: Order) -> Outcome:
         answer: Answer = pinned.operation.adapter.dispatch(order)
         house.observe(Reached.ANSWERED)
-        return from_answer(answer)
+        return without_protected(from_answer(answer), pinned)
 
     return send
 

@@ -32,7 +32,7 @@ from issuer.flow.content import erase_content
 from issuer.flow.ending import record_end
 from issuer.flow.prepare import request_of
 from issuer.flow.refusing import collected_since
-from issuer.flow.settle import CHARGE_CONTRADICTS, Outcome, outcome_step
+from issuer.flow.settle import CHARGE_CONTRADICTS, Outcome, outcome_step, without_protected
 from issuer.flow.steps import Reached
 from issuer.house import House, Visit
 from issuer.operations.contract import Inspection, Inspector, Look, Seen
@@ -366,7 +366,7 @@ def weighed(view: View, effect: Effect, attempt: Attempt, inspection: Inspection
             target, reason = EffectState.UNKNOWN, "inspection_unclear"
         case _:
             assert_never(inspection.seen)
-    return Outcome(
+    outcome = Outcome(
         target=target,
         evidence_class=EvidenceClass.INSPECTION,
         source=inspection.source,
@@ -376,6 +376,7 @@ def weighed(view: View, effect: Effect, attempt: Attempt, inspection: Inspection
         attempt=str(attempt.kind),
         seen=seen,
     )
+    return without_protected(outcome, attempt.pinned)
 
 
 def _restored_ms(view: View) -> InstantMs:

@@ -6,22 +6,24 @@ Rules: REC-03. All of it has to hold, under the lock, before a byte leaves:
   no other resend is within its deadline   3. the service remembers the key, counted from the first attempt, until the
   whole exchange is over   4. the task and all above it are still open: the first request may never have arrived, and
   then this one does what was asked for.
-The bytes are made again from the proven binding, to the pinned addresses. The answer is service evidence, by the rules
-of a first one; a lost answer leaves everything as it was.
+The bytes are made again from the proven binding, to the pinned addresses. The answer is service evidence: a success
+counts as a first one would. A refusal may be a gateway's, or about this second request alone: it ends nothing, and
+neither does a lost answer.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from issuer.flow.attempts import AttemptKind, Story, is_resend_in_flight, sending_ended
 from issuer.flow.binding import Pinned
 from issuer.flow.prepare import request_of
 from issuer.flow.reconcile import ATTEMPT_MS, Ask, Attempt, unclear
 from issuer.flow.refusing import RefusedError
-from issuer.flow.settle import Outcome, from_answer
+from issuer.flow.settle import Outcome, from_answer, without_protected
 from issuer.house import House
 from issuer.operations.contract import NotDispatchedError, Order
 from issuer.operations.registry import Operation
-from ledger.model import Claim, DurationMs, Effect, InstantMs
+from ledger.model import Claim, DurationMs, Effect, EvidenceClass, InstantMs
 from ledger.port import View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_path
@@ -93,7 +95,14 @@ def _sent(house: House, attempt: Attempt, remaining_ms: DurationMs) -> Outcome:
         return unclear(kind, proof.reason, "resend_not_sent")
     except Exception as fault:  # noqa: BLE001 - REP-05: whatever went wrong, it may have been sent
         return unclear(kind, f"exception:{type(fault).__name__}"[:64], "resend_answer_lost")
-    found = from_answer(answer)
+    found = without_protected(from_answer(answer), attempt.pinned)
+    if found.target in {EffectState.NO_EFFECT, EffectState.FAILED}:
+        # It may be a gateway's word, or about the second request alone: the first one may have happened (REC-02).
+        return replace(
+            unclear(kind, found.source, "resend_refused"),
+            evidence_class=EvidenceClass.SERVICE,
+            seen=str(answer.proof),
+        )
     return Outcome(
         target=found.target,
         evidence_class=found.evidence_class,

@@ -9,10 +9,11 @@ Next: step 7, `succeeded`, `failed` or `no_effect`; or `unknown`, which step 8 (
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from issuer.flow import spans
+from issuer.flow.binding import Pinned, non_public
 from issuer.flow.content import erase_content
 from issuer.flow.ending import record_end
 from issuer.flow.refusing import collected_since
@@ -101,6 +102,24 @@ def from_answer(answer: Answer) -> Outcome:
         reference=answer.reference,
         charged=charged,
     )
+
+
+REFERENCE_HIDES_FROM: Final = 3
+"""Characters from which on a value that is not public is looked for within a provider's reference."""
+
+
+def without_protected(outcome: Outcome, pinned: Pinned) -> Outcome:
+    """Return the outcome without its reference, where that repeats a value that is not public (SEC-01).
+
+    A service may echo what it was sent. The proof stands; a reference is kept for people, and proves nothing.
+    """
+    hidden = [str(pinned.values[name]) for name in non_public(pinned.operation)]
+    if any(
+        text == outcome.reference or (len(text) >= REFERENCE_HIDES_FROM and text in outcome.reference)
+        for text in hidden
+    ):
+        return replace(outcome, reference="")
+    return outcome
 
 
 def not_sent(reason: str) -> Outcome:

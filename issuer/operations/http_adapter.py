@@ -191,7 +191,9 @@ class HttpAdapter:
             return Answer(proof=proof, source=source, reference=reference)
         charged = parts.charge_in(document)
         if charged is None:
-            return Answer(proof=Proof.NOTHING, source=f"{source}:no_charge", reference=reference)
+            # Something happened, at a cost that nobody can tell: no success, and no later absence releases it (REC-05).
+            kept = Proof.NOTHING if proof is Proof.FAILED else Proof.ACCEPTED
+            return Answer(proof=kept, source=f"{source}:no_charge", reference=reference)
         return Answer(proof=proof, source=source, reference=reference, charged=charged)
 
     def _destination(self, target: str) -> dict[str, object]:

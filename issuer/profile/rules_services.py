@@ -87,3 +87,17 @@ def _inspect_problems(path: KeyPath, operation: Operation, inspect: Inspect) -> 
             "use a field or {effect_id} in `url` or `equals`."
         )
         yield Problem(path=(*path, "url"), code=FindingCode.CONFLICT, message=message)
+    elif inspect.charged and not _names_the_effect(inspect):
+        message = (
+            "A charge settles less than the maximum, so what is found has to be this effect for certain: compare "
+            "`{effect_id}` in `equals`, or ask for `{effect_id}` in `url` with a `found` that picks none of a list."
+        )
+        yield Problem(path=(*path, "charged"), code=FindingCode.CONFLICT, message=message)
+
+
+def _names_the_effect(inspect: Inspect) -> bool:
+    """Say whether an inspection finds this effect only: it compares the id, or asks for it and takes what it gets."""
+    if inspect.equals is not None and any(place.is_effect_id for place in inspect.equals.parsed.placeholders):
+        return True
+    picks = any(part.isdigit() for part in inspect.found.split("/"))
+    return not picks and any(place.is_effect_id for place in inspect.url.parsed.placeholders)

@@ -10,7 +10,7 @@ import pytest
 from issuer import Issuer
 from ledger.model import EffectId, Evidence
 from tests.support.cases import Books, books
-from tests.support.issuers import permitted, refund, standard_issuer
+from tests.support.issuers import STANDARD_POLICY, permitted, refund, standard_issuer
 from tests.support.service import Service, Step, answer, cut_body
 
 DECLARED = 'succeeded = [201], failed = [409], no_effect = [400, 402, 422], key_kept = "24h" }'
@@ -52,6 +52,34 @@ def said(cost: object = 120) -> bytes:
 
 def line(**changes: int) -> Mapping[str, Books]:
     return {"t1": Books(**{"reserved": 0, "settled": 0, **changes})}
+
+
+ECHOED = {"amount = { int = [1, 1_000_000], public = true } }": "amount = { int = [1, 1_000_000] } }"}
+
+
+@pytest.mark.spec("SEC-01", "EFF-09", "EFF-10")
+@pytest.mark.parametrize(
+    ("reference", "kept"),
+    [("ref-777", ""), ("777", ""), ("r-1", "r-1")],
+    ids=["inside", "all of it", "its own"],
+)
+def test_a_reference_that_repeats_what_is_not_public_is_not_kept(
+    tmp_path: Path, reference: str, kept: str
+) -> None:
+    with Service(answer(201, body=f'{{"ref":"{reference}","cost":100}}'.encode())) as service:
+        changes = {DECLARED: CHARGED.replace("@PORT@", str(service.port)), **ECHOED}
+        changes['each = { "USD.cent" = 500 }'] = 'each = { "USD.cent" = 1000 }'
+        made = standard_issuer(
+            tmp_path / "f0",
+            port=service.port,
+            changes=changes,
+            policy=STANDARD_POLICY.replace("<= 500", "<= 1000"),
+        )
+        with made.open() as issuer:
+            till = Till(issuer=issuer, service=service)
+            effect = permitted(refund(issuer, amount=777))
+            assert issuer.commit(effect).code == "succeeded"
+            assert till.evidence(effect).reference == kept
 
 
 ROWS: list[tuple[str, Step, str, Mapping[str, Books]]] = [

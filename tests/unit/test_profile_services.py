@@ -148,6 +148,12 @@ FINDINGS: list[tuple[str, list[tuple[str, str]], str, C]] = [
         C.CONFLICT,
     ),
     (
+        "another's charge is taken",
+        [('equals = "{effect_id}", ', "")],
+        "inspect.charged",
+        C.CONFLICT,
+    ),
+    (
         "inspected in clear",
         [('inspect = { url = "https:', 'inspect = { url = "http:')],
         "inspect.url",

@@ -73,13 +73,11 @@ class ChildResult:
         end: who ended it.
         exit_code: 0 to 255 where it exited, also when we had asked it to; None otherwise.
         signal: number of the signal that ended it, or None.
-        interrupted_by: number of the signal that we received meanwhile, or None; the caller should act on it.
     """
 
     end: ChildEnd
     exit_code: int | None = None
     signal: int | None = None
-    interrupted_by: int | None = None
 
     @property
     def proof(self) -> Proof:
@@ -205,7 +203,6 @@ def _await_end(
         end=ended.end if asked is None else asked,
         exit_code=ended.exit_code,
         signal=ended.signal,
-        interrupted_by=noted[0] if noted else None,
     )
 
 

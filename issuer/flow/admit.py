@@ -1,4 +1,4 @@
-"""Step 4 of 8: admit. The one transaction that spends the permit, records the intent and holds the money.
+"""Step 5 of 8: admit. The one transaction that spends the permit, records the intent and holds the money.
 
 Rules: ADM-01 (what is checked), ADM-02 (all or nothing), ADM-04 (exactly one winner), POL-05 (permission is asked
 again), EFF-07 (nothing is widened to a changed target), LED-06. Under the lock, in order:
@@ -7,7 +7,7 @@ again), EFF-07 (nothing is widened to a changed target), LED-06. Under the lock,
   4. the invocation that it names, the task and its ancestors, and what they name   5. the object's preconditions,
   looked at just before   6. policy and the bounds of the class, again   7. the budget at every level, and space for the
   outcome   8. consume, claim, reserve, span.
-Next: step 5, `issuer.flow.dispatch`, which only the winner reaches.
+Next: step 6, `issuer.flow.dispatch`, which only the winner reaches.
 """
 
 import hashlib

@@ -1,10 +1,10 @@
-"""Step 2 of 8: decide. May this effect happen without a person, with a person's yes, or not at all?
+"""Step 3 of 8: decide. May this effect happen without a person, with a person's yes, or not at all?
 
 Rules: POL-01 to POL-06. Facts are read under the ledger's lock, so that decision and counters are one story; the
 effect that is decided never counts itself. The class bounds close the automatic tier and leave the other to policy;
 they are asked at admission as well, as the owner has them then.
 Cedar itself is asked in `policies`; here it is told what the core knows, and its answer becomes a record.
-Next: step 3, `issuer.flow.issue`.
+Next: step 4, `issuer.flow.issue`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Step 5 of 8: dispatch. Only the winner is here, and it sends once.
+"""Step 6 of 8: dispatch. Only the winner is here, and it sends once.
 
 Rules: ADM-03 (nothing is sent before every required sink has acknowledged the admission), ADM-05 (one more look),
 AUD-02 (a sink that dies in between costs the permit, nothing else), REP-04 and REP-05 (any exception after the
@@ -6,7 +6,7 @@ first byte is `unknown`). In order:
   1. every required sink acknowledges exactly this sequence   2. one more look: still admitted, all in time, task open
   3. the adapter sends   4. the outcome is recorded, whatever a sink says   5. the sinks acknowledge the outcome.
 A winner that stops before 3 proves that it sent nothing: `no_effect`, budget and slot back, "prepare again".
-Next: step 6, `issuer.flow.settle`.
+Next: step 7, `issuer.flow.settle`.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Step 6 of 8, for hosts: what the word of a host that sent by itself amounts to (REC-07, ADR-0007, ADR-0018).
+"""Step 7 of 8, for hosts: what the word of a host that sent by itself amounts to (REC-07, ADR-0007, ADR-0018).
 
 Decides between a claim and a report. Any host's word is a claim: of success it settles at the maximum at least, and
 every other leaves the effect unknown. A host that the owner admitted as a constraining wrapper for the operation saw

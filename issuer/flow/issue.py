@@ -1,9 +1,9 @@
-"""Step 3 of 8: issue. The decision becomes a sealed one-use permit, a wait for a person, or a no.
+"""Step 4 of 8: issue. The decision becomes a sealed one-use permit, a wait for a person, or a no.
 
 Rules: PER-01 to PER-03, POL-01, POL-03, AUD-01, EFF-09 (what the deciding policies oblige to opens
 with the permit). It runs under the lock that the decision was made under, and writes the decision, the permit and what
 the permit takes from its class in that same transaction.
-Next: step 4, `issuer.flow.admit`.
+Next: step 5, `issuer.flow.admit`.
 """
 
 from dataclasses import dataclass

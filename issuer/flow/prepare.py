@@ -1,10 +1,10 @@
-"""Step 1 of 8: prepare. What exactly would happen, to which object, for whom, at what greatest cost?
+"""Step 2 of 8: prepare. What exactly would happen, to which object, for whom, at what greatest cost?
 
 Rules: EFF-02, EFF-04, EFF-05, EFF-06 (no protected effect), EFF-10, EFF-11, EFF-12, SUR-02.
 Everything slow stands here, before the ledger's lock: strict reading of the payload, the owner's registries, the
 adapter's look at the target, the commitments. Nothing is stored in the ledger and nothing is sent. Where that look asks
 a service, the ask must first be one that its task allows, as far as this can be told without the lock.
-Next: step 2, `issuer.flow.decide`.
+Next: step 3, `issuer.flow.decide`.
 """
 
 import hmac

@@ -246,7 +246,7 @@ def _nothing(attempt: Attempt, reason: str, source: str = "") -> Callable[[View,
     return lambda _view, _effect: outcome
 
 
-def unclear(kind: AttemptKind, source: str, reason: str, seen: str = str(Seen.UNCLEAR)) -> Outcome:
+def unclear(kind: AttemptKind, source: str, reason: str) -> Outcome:
     """Return the outcome of an attempt that leaves everything as it was."""
     return Outcome(
         target=EffectState.UNKNOWN,
@@ -254,7 +254,7 @@ def unclear(kind: AttemptKind, source: str, reason: str, seen: str = str(Seen.UN
         source=source,
         reason=reason,
         attempt=str(kind),
-        seen=seen,
+        seen=str(Seen.UNCLEAR),
     )
 
 

@@ -1,10 +1,10 @@
-"""Step 6 of 8: settle. What became of the effect, on the word of whom, and what it cost.
+"""Step 7 of 8: settle. What became of the effect, on the word of whom, and what it cost.
 
-Rules: REP-04 to REP-06, REC-05, REC-07, BUD-03, ADM-07 (first-hand reports need the claim; a late one settles an
+Rules: REP-04 to REP-06, REC-07, BUD-03, ADM-07 (first-hand reports need the claim; a late one settles an
 unknown effect once), REC-05 (what speaks against the record is kept and flagged, and moves nothing), AUD-02 (recording
 an outcome never waits for a sink).
 A host's word never releases money: success settles at the maximum at least, anything else is `unknown`.
-Next: step 7, `succeeded`, `failed` or `no_effect`; or `unknown`, which step 8 (reconciliation) may resolve later.
+Next: an end, `succeeded`, `failed` or `no_effect`; or `unknown`, which step 8, `issuer.flow.reconcile`, may resolve.
 """
 
 from collections.abc import Mapping

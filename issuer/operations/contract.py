@@ -2,9 +2,10 @@
 
 Rules: OPR-01 (what a contract declares), EFF-02 (what preparation pins), EFF-06 (preparation causes no effect),
 REP-04..06 (what an answer proves; an undeclared answer proves nothing).
-An adapter is trusted code. It is given values that are already checked, and it is never asked twice for one effect.
-Next: `issuer.operations.registry` builds operations from a profile; `http_adapter`, `file_adapter` and
-`host_adapter` implement `Adapter`.
+An adapter is trusted code. It is given values that are already checked, and it is asked to send once for one effect;
+the one exception is a resend under the same key, which the owner's contract proves harmless (REC-03).
+Next: `issuer.operations.registry` builds operations from a profile; `http_adapter`, `file_adapter`, `host_adapter` and
+`python_adapter` implement `Adapter`, and what each shows later is an `Inspector`.
 """
 
 from collections.abc import Mapping
@@ -150,7 +151,7 @@ class Adapter(Protocol):
 
     @property
     def kind(self) -> str:
-        """The stable word for this adapter: `file`, `http`, `host`."""
+        """The stable word for this adapter: `file`, `http`, `host`, `python`."""
         ...
 
     @property
@@ -163,11 +164,16 @@ class Adapter(Protocol):
 
         Raises:
             PreparationRefusedError: the target cannot be prepared.
+            TargetUnreadableError: what is declared to be read first cannot be read now.
         """
         ...
 
     def still_holds(self, request: Request, preparation: Preparation) -> str | None:
-        """Return None where every precondition still holds, else the word for the first that does not (EFF-07)."""
+        """Return None where every precondition still holds, else the word for the first that does not (EFF-07).
+
+        Raises:
+            TargetUnreadableError: it cannot be looked at now.
+        """
         ...
 
     def dispatch(self, order: Order) -> Answer:

@@ -6,7 +6,7 @@ is declared of it (OPR-01, OPR-05). In order:
      with an absence that proves something for no reason   2. the adapter has the shape of one, and its digest is one
   and stays one   3. the contract is about this adapter   4. the adapter implements what the contract declares.
 An adapter's `Abilities` narrow what an owner may declare and grant nothing: an adapter without any has none.
-It does not send, and it does not look at the world. Next: `issuer.operations.registry` makes contracts of profiles.
+It does not send, and it does not look at the world. Next: `issuer.operations.registry` keeps what was registered.
 """
 
 import re

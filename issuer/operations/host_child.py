@@ -73,13 +73,11 @@ class ChildResult:
         end: who ended it.
         exit_code: 0 to 255 where it exited, also when we had asked it to; None otherwise.
         signal: number of the signal that ended it, or None.
-        interrupted_by: number of the signal that we received meanwhile, or None; the caller should act on it.
     """
 
     end: ChildEnd
     exit_code: int | None = None
     signal: int | None = None
-    interrupted_by: int | None = None
 
     @property
     def proof(self) -> Proof:
@@ -100,7 +98,6 @@ def run_child(
     remaining_ms: DurationMs,
     env: Mapping[str, str],
     passes: Collection[str] = (),
-    inherit_stdin: bool = False,
 ) -> ChildResult:
     """Run a command to its end or to the deadline, whichever comes first.
 
@@ -111,7 +108,6 @@ def run_child(
         remaining_ms: milliseconds until then.
         env: the host's environment, of which little is passed on (`host_environment`).
         passes: further names that the owner lets through.
-        inherit_stdin: give it our standard input instead of an empty one.
 
     Raises:
         NotDispatchedError: `deadline_passed`, `interrupted` before the start, or `command_not_started`.
@@ -123,7 +119,7 @@ def run_child(
     with _noted_interrupts() as noted, _watching(effect_id, remaining_ms / 1000) as watcher:
         if noted:
             raise NotDispatchedError("interrupted")
-        child = _start(argv, environment, end_s, inherit_stdin=inherit_stdin)
+        child = _start(argv, environment, end_s)
         try:
             _tell(watcher, GROUP + str(child.pid).encode() + b"\n")
             grace_s = min(GRACE_S_MAX, GRACE_SHARE * remaining_ms / 1000)
@@ -136,16 +132,14 @@ def run_child(
             child.wait(_REAP_S_MAX)
 
 
-def _start(
-    argv: Sequence[str], env: Mapping[str, str], end_s: float, *, inherit_stdin: bool
-) -> subprocess.Popen[bytes]:
+def _start(argv: Sequence[str], env: Mapping[str, str], end_s: float) -> subprocess.Popen[bytes]:
     """Start the command, or prove that it was not."""
     child, word = None, NOT_STARTED
     reading, writing = os.pipe()
     try:
         with os.fdopen(reading, "rb") as told:
             try:
-                child = _launched(argv, env, end_s, writing, inherit_stdin=inherit_stdin)
+                child = _launched(argv, env, end_s, writing)
             finally:
                 os.close(writing)
             if child is not None:
@@ -161,7 +155,7 @@ def _start(
 
 
 def _launched(
-    argv: Sequence[str], env: Mapping[str, str], end_s: float, pipe: int, *, inherit_stdin: bool
+    argv: Sequence[str], env: Mapping[str, str], end_s: float, pipe: int
 ) -> subprocess.Popen[bytes] | None:
     """Start what becomes the command; None where even that cannot be started."""
     language = f"={env[_LANGUAGE]}" if _LANGUAGE in env else ""
@@ -171,7 +165,7 @@ def _launched(
         if argv:
             return subprocess.Popen(  # noqa: S603 - the host's own command, started without a shell
                 [*own, *argv],
-                stdin=None if inherit_stdin else subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
                 stdout=_STDERR,
                 env=env,
                 pass_fds=(pipe,),
@@ -209,7 +203,6 @@ def _await_end(
         end=ended.end if asked is None else asked,
         exit_code=ended.exit_code,
         signal=ended.signal,
-        interrupted_by=noted[0] if noted else None,
     )
 
 

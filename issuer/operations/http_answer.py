@@ -84,15 +84,12 @@ class ReceivedAnswer:
         return tuple(value for given, value in self.fields if given == name)
 
 
-def read_answer(
-    receive: Receive, *, body_bytes_max: int, has_body: bool = True, kept_bytes_max: int = 0
-) -> ReceivedAnswer:
+def read_answer(receive: Receive, *, body_bytes_max: int, kept_bytes_max: int = 0) -> ReceivedAnswer:
     """Read one answer.
 
     Args:
         receive: reads from the connection under the exchange's deadline.
         body_bytes_max: bytes of body that are read at most; the body is counted.
-        has_body: False for an answer to HEAD, which has none.
         kept_bytes_max: bytes of body that are kept at most; a longer one is kept not at all.
 
     Raises:
@@ -113,7 +110,7 @@ def read_answer(
             # We never ask for it, and what follows would be another protocol.
             return ReceivedAnswer(status=status, flaw=Flaw.CUT)
         if status >= _FINAL_FROM:
-            return _rest(reader, status, body_bytes_max, has_body=has_body)
+            return _rest(reader, status, body_bytes_max)
         try:
             reader.fields()
         except _CutError:
@@ -121,11 +118,11 @@ def read_answer(
     raise AnswerUnreadableError
 
 
-def _rest(reader: "_Reader", status: int, body_bytes_max: int, *, has_body: bool) -> ReceivedAnswer:
+def _rest(reader: "_Reader", status: int, body_bytes_max: int) -> ReceivedAnswer:
     """Read header section and body, and say what is wrong with them, if anything."""
     try:
         fields = reader.fields()
-        if has_body and status not in _WITHOUT_BODY:
+        if status not in _WITHOUT_BODY:
             _read_body(reader, fields, body_bytes_max)
     except _TooLargeError:
         return ReceivedAnswer(status=status, flaw=Flaw.TOO_LARGE)

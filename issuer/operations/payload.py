@@ -25,7 +25,6 @@ __all__ = [
     "Field",
     "Kind",
     "UnknownReference",
-    "check_cost_units",
     "check_payload",
     "chosen_entries",
     "derive_cost",
@@ -187,26 +186,6 @@ def chosen_entries(
             raise Broken(f"The field {field.name!r} was not checked against this registry.")
         chosen[field.name] = entry
     return chosen
-
-
-def check_cost_units(units: Mapping[str, int | str], fields: Sequence[Field]) -> None:
-    """Refuse, at registration, a cost without a finite bound (EFF-04).
-
-    Args:
-        units: unit name to a fixed whole number, or to the name of an `int` field that is never negative.
-        fields: what the operation declares.
-
-    Raises:
-        ValueError: no unit at all, or one that could be negative, absent, or not a whole number.
-    """
-    amounts = {field.name for field in fields if field.low is not None and field.low >= 0}
-    is_bounded = bool(units) and all(
-        source in amounts if type(source) is str else _is_cost(source) for source in units.values()
-    )
-    if not is_bounded:
-        raise ValueError(
-            "Every cost is a whole number from 0 to 2^53 - 1, or an int field that is never negative."
-        )
 
 
 def derive_cost(

@@ -13,7 +13,7 @@ from issuer.clock import now_ms
 from issuer.operations.deriving import DISPATCH_DEADLINE_MS
 from issuer.wire import Answer
 from tests.support.cases import all_at, books
-from tests.support.committing import Job, file_clock
+from tests.support.committing import Job, file_clock, pass_time
 from tests.support.issuers import STANDARD_POLICY, Made, permitted, standard_issuer
 from tests.support.kills import Child, Nursery, step_number
 
@@ -59,9 +59,7 @@ class Ground:
         return self.made.folder / "outbox" / "n-1"
 
     def pass_ms(self, milliseconds: int) -> None:
-        later = self.time.with_suffix(".new")
-        later.write_text(str(int(self.time.read_text()) + milliseconds))
-        later.replace(self.time)
+        pass_time(self.time, milliseconds)
 
     def asked(self, operation: str) -> str:
         payload = {"path": "n-1", "content": "new"}

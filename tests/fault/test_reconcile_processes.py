@@ -11,9 +11,8 @@ import pytest
 from issuer import Issuer
 from issuer.clock import now_ms
 from issuer.wire import Answer
-from ledger.model import InstantMs
 from tests.support.cases import all_at, books, state_of
-from tests.support.committing import Job, file_clock
+from tests.support.committing import Job, file_clock, pass_time
 from tests.support.issuers import Made, permitted, refund, standard_issuer
 from tests.support.kills import Child, Nursery, spans_named, step_number
 from tests.support.reconciling import (
@@ -42,10 +41,7 @@ class Ground:
     time: Path
 
     def pass_ms(self, milliseconds: int) -> None:
-        later = InstantMs(int(self.time.read_text()) + milliseconds)
-        fresh = self.time.with_suffix(".new")
-        fresh.write_text(str(later))
-        fresh.replace(self.time)
+        pass_time(self.time, milliseconds)
 
     def start(self, command: str, effect: str, *, at: int | None, sends: int, **arguments: object) -> Child:
         job = Job(

@@ -27,7 +27,7 @@ from ledger.model import DurationMs, EffectId, InstantMs
 from ledger.states import EffectState
 from tests.support.cases import HOUSE, PROGRAM, all_at, books, command
 from tests.support.charging import ChargingAdapter, with_adapter
-from tests.support.committing import Job, file_clock
+from tests.support.committing import Job, file_clock, pass_time, show_time
 from tests.support.files import adapter_for, order_for, private_root, request, tree
 from tests.support.issuers import STANDARD_POLICY, Made, permitted, refund, standard_issuer
 from tests.support.kills import Child, Nursery, spans_named, step_number, untouched_state
@@ -70,12 +70,10 @@ class Ground:
     time: Path
 
     def set_time(self, now: int) -> None:
-        later = self.time.with_suffix(".new")
-        later.write_text(str(now))
-        later.replace(self.time)
+        show_time(self.time, now)
 
     def pass_ms(self, milliseconds: int) -> None:
-        self.set_time(int(self.time.read_text()) + milliseconds)
+        pass_time(self.time, milliseconds)
 
     def start(self, command_name: str, at: str | None = None, **arguments: object) -> Child:
         job = Job(

@@ -13,10 +13,9 @@ import pytest
 from issuer import Issuer
 from issuer.clock import now_ms
 from issuer.operations.deriving import DISPATCH_DEADLINE_MS
-from ledger.model import InstantMs
 from ledger.sqlite import lock
 from ledger.states import EffectState
-from tests.support.committing import Job, file_clock
+from tests.support.committing import Job, file_clock, pass_time
 from tests.support.issuers import Made, budget_line, permitted, refund, standard_issuer
 from tests.support.kills import (
     Child,
@@ -44,10 +43,7 @@ class Ground:
     time: Path
 
     def pass_ms(self, milliseconds: int) -> None:
-        later = InstantMs(int(self.time.read_text()) + milliseconds)
-        fresh = self.time.with_suffix(".new")
-        fresh.write_text(str(later))
-        fresh.replace(self.time)
+        pass_time(self.time, milliseconds)
 
     def permitted(self) -> str:
         return permitted(refund(self.other, amount=300))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from issuer.clock import now_ms
+from tests.support.committing import show_time
 from tests.support.kills import Nursery
 from tests.support.strikes import meddled
 from tests.support.transitions import (
@@ -15,7 +16,6 @@ from tests.support.transitions import (
     UNTOUCHED,
     Stage,
     assert_told_as_it_is,
-    show_time,
 )
 
 STEPPED = tuple(name for name, kind in KINDS.items() if not kind.waits_ms)

@@ -73,6 +73,18 @@ def file_clock(path: Path) -> Callable[[], InstantMs]:
     return lambda: InstantMs(int(path.read_text()))
 
 
+def show_time(clock: Path, instant_ms: int) -> None:
+    """Let the clock in this file show an instant; whoever reads it finds one or the other."""
+    fresh = clock.with_suffix(".new")
+    fresh.write_text(str(instant_ms))
+    fresh.replace(clock)
+
+
+def pass_time(clock: Path, milliseconds: int) -> None:
+    """Let the clock in this file go on by so much."""
+    show_time(clock, int(clock.read_text()) + milliseconds)
+
+
 def do(job: Job, pipe: int) -> int:
     """Do the job in this process and tell it on `pipe`; return the exit code."""
     told = 0

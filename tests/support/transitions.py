@@ -17,7 +17,7 @@ from issuer.places import Places
 from issuer.sealing import open_key_ring
 from ledger.states import EffectState
 from tests.support.cases import books, effect_ids
-from tests.support.committing import Job, file_clock
+from tests.support.committing import Job, file_clock, pass_time, show_time
 from tests.support.issuers import STANDARD_POLICY, Made, open_task, permitted, standard_issuer
 from tests.support.kills import spans_named, untouched_state
 
@@ -366,13 +366,6 @@ def assert_told_as_it_is(kind: str, code: str | None, left: str) -> None:
         assert left in WITHDRAWN[code], (code, left)
 
 
-def show_time(clock: Path, instant_ms: int) -> None:
-    """Let the clock in this file show an instant; whoever reads it finds one or the other."""
-    fresh = clock.with_suffix(".new")
-    fresh.write_text(str(instant_ms))
-    fresh.replace(clock)
-
-
 @dataclass(kw_only=True)
 class Stage:
     """Makes scenes of one kind, on a fresh issuer every so many; `clock` is a file that shows the time, if any."""
@@ -399,7 +392,7 @@ class Stage:
             scene = self.kind.before(issuer, self._made, f"n-{self._count}")
         if self.clock is None:
             return scene
-        show_time(self.clock, int(self.clock.read_text()) + self.kind.waits_ms)
+        pass_time(self.clock, self.kind.waits_ms)
         return replace(scene, clock=str(self.clock))
 
     def _opened(self, made: Made) -> Issuer:

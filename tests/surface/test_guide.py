@@ -90,7 +90,7 @@ def lines_of(block: str) -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.spec("OPR-01", "REC-01", "REP-05", "EFF-06", "EFF-07", "SUR-03")
 def test_the_guide_does_what_it_says(tmp_path: Path, service: Service) -> None:
     reader = Reader(tmp_path, service.port)
-    files = {"toml": "profile.toml", "cedar": "policies/starter.cedar"}
+    files = {"toml": "profile.toml", "cedar": "policies/files.cedar"}
     for kind, block in BLOCK.findall(GUIDE.read_text(encoding="utf-8")):
         if kind != "console":
             reader.adds(files[kind], block)

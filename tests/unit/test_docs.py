@@ -25,7 +25,7 @@ def test_every_link_and_every_path_of_a_page_leads_somewhere(page: Path) -> None
 
 def test_the_page_of_the_flow_names_every_step() -> None:
     flow = (ROOT / "docs" / "flow.md").read_text(encoding="utf-8")
-    steps = ["prepare", "decide", "issue", "admit", "dispatch", "settle"]
+    steps = ["prepare", "decide", "issue", "admit", "dispatch", "settle", "reconcile"]
     assert [step for step in steps if f"`issuer/flow/{step}.py`" not in flow and step not in flow] == []
 
 

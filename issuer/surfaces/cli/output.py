@@ -193,9 +193,9 @@ def show(answer: Answer, *, as_json: bool) -> None:
         click.echo(render(answer))
 
 
-def show_trouble(code: str, message: str, *, as_json: bool, more: Mapping[str, object] | None = None) -> Exit:
+def show_trouble(code: str, message: str, *, as_json: bool) -> Exit:
     """Print what kept a command from reaching an issuer at all, and return its exit code."""
-    answer = Answer(issuer="", code=code, mode="ordinary", say=message, more=more or {})
+    answer = Answer(issuer="", code=code, mode="ordinary", say=message)
     if as_json:
         show(answer, as_json=True)
     else:

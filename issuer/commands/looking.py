@@ -5,6 +5,7 @@ shows what is on record.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -14,12 +15,14 @@ from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.commands.standing import standing_code
 from issuer.commands.unresolved import unresolved_row
+from issuer.flow.binding import stored_member
 from issuer.flow.overdue import sweep
 from issuer.flow.reference import find_effect, find_tombstone
 from issuer.flow.refusing import RefusedError
 from issuer.house import Visit
 from issuer.wire import Answer, code_of
-from ledger.errors import Fault, Malformed
+from ledger.canonical import parse_strict
+from ledger.errors import Fault, LedgerCorrupt, Malformed
 from ledger.model import Effect, Evidence, InstantMs, Tombstone, plain
 from ledger.port import View
 from ledger.refusals import RefusalCode
@@ -94,6 +97,7 @@ def _record(view: View, effect: Effect, now: InstantMs) -> dict[str, object]:
         "task": names.get(effect.task_id),
         "class": effect.action_class,
         "caller": effect.caller,
+        "authority": _authority(view, effect),
         "binding_digest": effect.binding_digest.hex(),
         "prepared": instant_text(effect.prepared_ms),
         "permit": None
@@ -149,6 +153,20 @@ def _contradicts(effect: Effect, known: Sequence[Evidence], item: Evidence) -> s
     """Return what one piece of evidence speaks against, as a word, or None (REC-05)."""
     target = next((state for state in SETTLED if state == item.proves), None)
     return None if target is None else contradicted(effect, known, target)
+
+
+def _authority(view: View, effect: Effect) -> dict[str, object]:
+    """Return by whose word an effect was decided: the policies of the last decision, and the revisions (EFF-09)."""
+    decisions = view.decisions(effect.effect_id)
+    said: dict[str, object] = {"policies": [], "bundle": None, "revision": None}
+    # Of a damaged ledger what can be read is shown; the rest stays empty (LED-04).
+    with suppress(Malformed, LedgerCorrupt):
+        decided = parse_strict(decisions[-1].body) if decisions else None
+        if type(decided) is dict:
+            said.update(policies=decided.get("policies", []), bundle=decided.get("bundle"))
+        if not effect.replayed:
+            said["revision"] = stored_member(effect.binding, "revision")
+    return said
 
 
 def _states(words: Sequence[str]) -> tuple[EffectState, ...]:

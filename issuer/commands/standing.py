@@ -17,7 +17,9 @@ def standing_code(house: House, effect: Effect) -> str:
     """Return the code for where an effect stands; `no_effect` without a service's word is `not_dispatched`."""
     if effect.state is EffectState.NO_EFFECT:
         evidence = house.ledger.read(lambda view: view.evidence(effect.effect_id))
-        if evidence and evidence[-1].evidence_class is EvidenceClass.NOT_SENT:
+        # The word that ended it, whatever was said against it since (REC-05).
+        ended_by = next((one for one in evidence if one.proves == str(effect.state)), None)
+        if ended_by is not None and ended_by.evidence_class is EvidenceClass.NOT_SENT:
             return "not_dispatched"
     return code_of(effect.state)
 

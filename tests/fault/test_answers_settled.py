@@ -159,3 +159,11 @@ def test_an_address_with_the_effect_id_is_each_effects_own_and_changes_no_conten
         assert [received.path for received in service.writes] == [f"/refunds/{one}" for one in effects]
     keys = {one.content_key for one in found if one is not None}
     assert len(keys) == 1
+
+
+@pytest.mark.spec("EFF-09", "POL-06")
+def test_an_effect_shows_by_whose_word_it_was_decided(till: Till) -> None:
+    effect, _state = till.sent(answer(201, body=said()))
+    record: Any = till.issuer.show(effect).more["record"]
+    assert record["authority"]["policies"] == ["small-refunds"]
+    assert {len(record["authority"][name]) for name in ("bundle", "revision")} == {64}

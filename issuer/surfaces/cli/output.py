@@ -81,9 +81,27 @@ def _more_lines(answer: Answer) -> list[str]:
         elif name == "task" and isinstance(value, dict):
             lines += [*_task_lines(value), *_scope_lines(value["scope"])]
         elif isinstance(value, dict | list):
-            lines.append(f"  {name}: {plain_text(json.dumps(value, ensure_ascii=False))}")
+            lines += _nested_lines(name, value, "  ")
         else:
             lines.append(f"  {name}: {plain_text(str(value))}")
+    return lines
+
+
+def _nested_lines(name: str, value: object, indent: str) -> list[str]:
+    """Return a record as lines: a member each, and a row each of what is a list; what is not there is left out."""
+    rows = [value] if isinstance(value, dict) else value
+    if not value or not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+        return [] if value in (None, [], {}) else [f"{indent}{name}: {plain_text(str(shown))}"]
+    lines = []
+    for row in rows:
+        if all(not isinstance(member, dict | list) for member in row.values()):
+            shown = ", ".join(f"{key} {member}" for key, member in row.items() if member not in (None, ""))
+            lines.append(f"{indent}{name}: {plain_text(shown)}")
+            continue
+        lines.append(f"{indent}{name}:")
+        for key, member in row.items():
+            lines += _nested_lines(key, member, indent + "  ")
     return lines
 
 

@@ -23,7 +23,7 @@ from issuer.house import Visit
 from issuer.wire import Answer, code_of
 from ledger.canonical import parse_strict
 from ledger.errors import Fault, LedgerCorrupt, Malformed
-from ledger.model import Effect, Evidence, InstantMs, Tombstone, plain
+from ledger.model import Effect, Evidence, InstantMs, Permit, Tombstone, plain
 from ledger.port import View
 from ledger.refusals import RefusalCode
 from ledger.rules import contradicted
@@ -100,15 +100,7 @@ def _record(view: View, effect: Effect, now: InstantMs) -> dict[str, object]:
         "authority": _authority(view, effect),
         "binding_digest": effect.binding_digest.hex(),
         "prepared": instant_text(effect.prepared_ms),
-        "permit": None
-        if permit is None
-        else {
-            "id": permit.permit_id,
-            "tier": str(permit.tier),
-            "issued": instant_text(permit.issued_ms),
-            "expires": instant_text(permit.expires_ms),
-            "caps": {name: instant_text(cap) for name, cap in permit.caps.items()},
-        },
+        "permit": None if permit is None else _permit_record(permit),
         "claim": None
         if claim is None
         else {
@@ -153,6 +145,16 @@ def _contradicts(effect: Effect, known: Sequence[Evidence], item: Evidence) -> s
     """Return what one piece of evidence speaks against, as a word, or None (REC-05)."""
     target = next((state for state in SETTLED if state == item.proves), None)
     return None if target is None else contradicted(effect, known, target)
+
+
+def _permit_record(permit: Permit) -> dict[str, object]:
+    return {
+        "id": permit.permit_id,
+        "tier": str(permit.tier),
+        "issued": instant_text(permit.issued_ms),
+        "expires": instant_text(permit.expires_ms),
+        "caps": {name: instant_text(cap) for name, cap in permit.caps.items()},
+    }
 
 
 def _authority(view: View, effect: Effect) -> dict[str, object]:

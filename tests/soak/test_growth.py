@@ -22,8 +22,12 @@ TIMES_MAX = 1.5
 
 ROUNDS = 5
 
-ROOM = {"[person]": "[ledger]\nspan_bytes = 4_294_967_296\n[person]"}
-"""A million spans are a little more than the default lets new effects be asked for."""
+ROOM = {
+    "[person]": "[ledger]\nspan_bytes = 4_294_967_296\n[person]",
+    "per_task = { permits = 100 }": "per_task = { permits = 1000 }",
+    "per_root = { permits = 200 }": "per_root = { permits = 1000 }",
+}
+"""A million spans are a little more than the default lets new effects be asked for, and many effects are measured."""
 
 pytestmark = [
     pytest.mark.skipif(not can_trace(), reason="strace is not here, or may not trace"),

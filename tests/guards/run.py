@@ -164,9 +164,11 @@ def main() -> int:
         print("with every guard in place, a named test fails:\n" + broken)
         return 1
     with concurrent.futures.ThreadPoolExecutor(max_workers=asked.jobs) as pool:
-        results = list(pool.map(played, guards))
-    for guard, problem in zip(guards, results, strict=True):
-        print(f"{'noticed' if not problem else 'NOT NOTICED':<12}{guard.name:<32}{problem or guard.says}")
+        results = []
+        for guard, problem in zip(guards, pool.map(played, guards), strict=True):
+            word = "NOT NOTICED" if problem else "noticed"
+            print(f"{word:<12}{guard.name:<32}{problem or guard.says}", flush=True)
+            results.append(problem)
     noticed = sum(not problem for problem in results)
     print(f"{noticed} of {len(guards)} guards noticed in {time.monotonic() - began:.0f} s")
     return 0 if noticed == len(guards) else 1

@@ -63,7 +63,7 @@ def test_collect_makes_room_and_says_how_much(made: Made) -> None:
     assert fill_of(made)["effects"] == 20
     shown = issuer_here("ledger", "collect", "--early", at=made.folder)
     assert shown.exit == 0
-    assert '"effects": 0' in shown.out
+    assert "collected: effects 0, " in shown.out
     assert [command(made, "show", one).answer["state"] for one in kept] == ["permitted", "permitted"]
 
 

@@ -159,6 +159,10 @@ def test_the_command_has_a_clean_environment_and_nothing_else(signs: Signs) -> N
     }
 
 
+C_LIBRARY_SIGNAL = 32
+"""The first of the signals that no program can use (signal(7)); 33 is the second."""
+
+
 @pytest.mark.spec("OPR-06")
 def test_the_command_finds_signals_and_language_as_any_program_does(signs: Signs) -> None:
     """What starts it is a Python, which ignores the end of a reader and may choose a language of its own."""
@@ -169,7 +173,9 @@ def test_the_command_finds_signals_and_language_as_any_program_does(signs: Signs
         env=ENV,
     )
     ignored, language = signs.read_to_end().decode().splitlines()
-    assert (int(ignored.split()[1], 16), language) == (0, "none")
+    # The C library's own two, which a program that `posix_spawn` started ignores, are nobody's to change.
+    ours = int(ignored.split()[1], 16) & ~(0b11 << (C_LIBRARY_SIGNAL - 1))
+    assert (ours, language) == (0, "none")
     run("sh", "-c", f"echo $LC_CTYPE > {signs.path}", env={**ENV, "LC_CTYPE": "C"})
     assert signs.read_to_end() == b"C\n"
 

@@ -1,6 +1,7 @@
 """Development case D02: what a service does not show yet is no proof that nothing happened."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +111,21 @@ def test_the_same_on_the_command_line(tmp_path: Path) -> None:
         found = command(inquiry.made, "reconcile", effect)
         assert (found.exit, found.answer["code"]) == (0, "succeeded")
         assert books(inquiry.issuer) == all_at(settled=300)
+        assert len(inquiry.service.requests) == 1
+
+
+@pytest.mark.spec("REC-02", "BUD-03", "SUR-01")
+@pytest.mark.parametrize(("after", "code", "held"), [("1h", "outcome_unknown", 300), ("1s", "no_effect", 0)])
+def test_an_absence_is_conclusive_after_its_delay_on_the_command_line_too(
+    tmp_path: Path, after: str, code: str, held: int
+) -> None:
+    absent = AFTER_3S.replace("3s", after)
+    with opened_inquiry(tmp_path / "f0", absent=absent) as inquiry:
+        effect = inquiry.unknown(answer(503, effect=False))
+        time.sleep(1.1)  # the program has the machine's own clock, and a delay of a second has to run
+        inquiry.service.then_on_lookup(NOT_FOUND)
+        assert command(inquiry.made, "reconcile", effect).answer["code"] == code
+        assert books(inquiry.issuer) == all_at(reserved=held)
         assert len(inquiry.service.requests) == 1
 
 

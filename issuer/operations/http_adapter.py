@@ -10,9 +10,8 @@ pinned address only), EFF-06 (preparation asks the resolver, never the service),
 4. The exchange has one deadline: the smaller of the operation's and the permit's rest.
 5. A declared status proves what the owner declared, and only where the whole answer arrived: an answer cut
    short is `NOTHING`, even after a declared success status, because whatever cut it is not the service alone.
-
 6. Of a body only what the owner declared is taken: a charge and the provider's reference. Where a declared
-   charge cannot be read, the answer proves nothing.
+   charge cannot be read, the answer proves no end; that something happened is kept.
 7. With `if_match` the entity tag that was read before the decision goes along, so that the service itself
    refuses a write to what has changed (RFC 9110, section 13.1.1).
 

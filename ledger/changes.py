@@ -7,6 +7,7 @@ Who decides them: `ledger.rules` and the flow. Who writes them: a store behind `
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ledger.authority import Approval, ApprovalWait, Ruling
 from ledger.invocations import Invocation, InvocationOutcome, Obligation
 from ledger.model import (
     Claim,
@@ -204,6 +205,34 @@ class ObligationDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RulingMade:
+    """The latest word about one name, in the place of the one before (POL-07, ADM-05, SEC-03)."""
+
+    ruling: Ruling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChallengesDropped:
+    """Used challenges go whose time is over: at least one (LED-02). No other ruling is ever dropped."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAsked:
+    """An effect begins to wait for people (APP-01)."""
+
+    wait: ApprovalWait
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalGiven:
+    """One person's signed yes: an append-only row (APP-01)."""
+
+    approval: Approval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRegistered:
     """A sink and its place become part of this ledger (AUD-02, AUD-03)."""
 
@@ -232,6 +261,10 @@ Change = (
     | InvocationsCollected
     | ObligationOpened
     | ObligationDone
+    | RulingMade
+    | ChallengesDropped
+    | ApprovalAsked
+    | ApprovalGiven
     | SinkRegistered
 )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from ledger.authority import Approval, ApprovalWait, Ruling, RulingKind
 from ledger.changes import Step
 from ledger.errors import LedgerCorrupt
 from ledger.invocations import Invocation, Obligation
@@ -251,6 +252,26 @@ class View(Protocol):
 
     def obligations_open(self) -> Mapping[EffectId, Sequence[Obligation]]:
         """Return every obligation that is not closed, by effect."""
+        ...
+
+    def ruling(self, kind: RulingKind, name: str) -> Ruling | None:
+        """Return the latest word about one name, proven to be the latest (LED-06)."""
+        ...
+
+    def rulings(self, kind: RulingKind) -> Sequence[Ruling]:
+        """Return every ruling of one kind, by name."""
+        ...
+
+    def approval_wait(self, effect_id: EffectId) -> ApprovalWait | None:
+        """Return what an effect waits for, or waited for (APP-01)."""
+        ...
+
+    def approvals(self, effect_id: EffectId) -> Sequence[Approval]:
+        """Return the signed yes of each person, oldest first (APP-01)."""
+        ...
+
+    def was_revoked_late(self, effect_id: EffectId) -> bool:
+        """Say whether a revocation came after the admission of an effect (ADM-05)."""
         ...
 
     def sinks(self) -> Sequence[SinkRegistration]:

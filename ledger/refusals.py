@@ -25,14 +25,18 @@ class RefusalCode(StrEnum):
     AUDIT_UNAVAILABLE = "audit_unavailable"
     KEYS_UNAVAILABLE = "keys_unavailable"
     CLOCK_UNTRUSTED = "clock_untrusted"
+    UNAUTHENTICATED = "unauthenticated"
     NOT_FOUND = "not_found"
     UNKNOWN_REFERENCE = "unknown_reference"
     MISMATCH = "mismatch"
     REQUEST_KEY_REUSED = "request_key_reused"
     FORBIDDEN = "forbidden"
+    SIGNATURE_NEEDED = "signature_needed"
+    SIGNATURE_REFUSED = "signature_refused"
     OUTCOME_UNKNOWN = "outcome_unknown"
     AUDIT_PENDING = "audit_pending"
     ALREADY_CONSUMED = "already_consumed"
+    TOO_LATE = "too_late"
     NAME_TAKEN = "name_taken"
     NOTHING_TO_CHANGE = "nothing_to_change"
     NOT_PERMITTED_YET = "not_permitted_yet"
@@ -41,6 +45,7 @@ class RefusalCode(StrEnum):
     DECLINED = "declined"
     WITHDRAWN = "withdrawn"
     REVOKED = "revoked"
+    SUSPENDED = "suspended"
     EXPIRED = "expired"
     OUTSIDE_TASK = "outside_task"
     COLLECTED = "collected"
@@ -69,14 +74,18 @@ RETRYABLE: Final = MappingProxyType(
         RefusalCode.AUDIT_UNAVAILABLE: True,
         RefusalCode.KEYS_UNAVAILABLE: True,
         RefusalCode.CLOCK_UNTRUSTED: False,
+        RefusalCode.UNAUTHENTICATED: False,
         RefusalCode.NOT_FOUND: False,
         RefusalCode.UNKNOWN_REFERENCE: False,
         RefusalCode.MISMATCH: False,
         RefusalCode.REQUEST_KEY_REUSED: False,
         RefusalCode.FORBIDDEN: False,
+        RefusalCode.SIGNATURE_NEEDED: False,
+        RefusalCode.SIGNATURE_REFUSED: False,
         RefusalCode.OUTCOME_UNKNOWN: False,
         RefusalCode.AUDIT_PENDING: False,
         RefusalCode.ALREADY_CONSUMED: False,
+        RefusalCode.TOO_LATE: False,
         RefusalCode.NAME_TAKEN: False,
         RefusalCode.NOTHING_TO_CHANGE: False,
         RefusalCode.NOT_PERMITTED_YET: False,
@@ -85,6 +94,7 @@ RETRYABLE: Final = MappingProxyType(
         RefusalCode.DECLINED: False,
         RefusalCode.WITHDRAWN: False,
         RefusalCode.REVOKED: False,
+        RefusalCode.SUSPENDED: True,
         RefusalCode.EXPIRED: False,
         RefusalCode.OUTSIDE_TASK: False,
         RefusalCode.COLLECTED: False,

@@ -3,9 +3,9 @@
 Rules: LED-06 (who can write the file but lacks the keys gains nothing), ADM-02, BUD-05. An earlier version of a row is
 authentic for ever: a task from before it was closed, an effect from before it was admitted. And rows can be deleted, so
 that something was never used must not rest on absence. So the head, under its MAC, says which rows stand: the tasks as
-they are now with the open invocations, and the effects that may still be admitted. Rows fall into buckets by their id;
-a register holds a digest of each bucket, and the head one of each register, so that proving one row reads its bucket
-only (LED-07; ADR-0010).
+they are now with the open invocations and the rulings, and the effects that may still be admitted. Rows fall into
+buckets by their id; a register holds a digest of each bucket, and the head one of each register, so that proving one
+row reads its bucket only (LED-07; ADR-0010).
 Pure; `ledger.sqlite.register` reads and renews them.
 """
 
@@ -32,7 +32,7 @@ _ID_DIGITS: Final = slice(4, 6)
 
 
 def bucket_of(row_id: str) -> int:
-    """Return the bucket of a row by its random id (`tsk_`, `inv_` or `eff_` and 32 hex digits)."""
+    """Return the bucket of a row by its random id (`tsk_`, `inv_`, `rul_` or `eff_` and 32 hex digits)."""
     return int(row_id[_ID_DIGITS], 16) % BUCKETS
 
 

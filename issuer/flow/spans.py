@@ -15,6 +15,7 @@ _STATE_NAMES: Mapping[EffectState, TransitionName] = {
     EffectState.PERMITTED: TransitionName.EFFECT_PERMITTED,
     EffectState.AWAITING_APPROVAL: TransitionName.EFFECT_AWAITING_APPROVAL,
     EffectState.DENIED: TransitionName.EFFECT_DENIED,
+    EffectState.DECLINED: TransitionName.EFFECT_DECLINED,
     EffectState.EXPIRED: TransitionName.EFFECT_EXPIRED,
     EffectState.WITHDRAWN: TransitionName.EFFECT_WITHDRAWN,
     EffectState.REVOKED: TransitionName.EFFECT_REVOKED,

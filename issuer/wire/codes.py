@@ -77,8 +77,7 @@ _STATES: Final = (
         _E.AWAITING_APPROVAL,
         202,
         _N.WAIT,
-        "A person has to approve this, and this release has no approvals yet: it will expire. "
-        "Tell a person; do not ask again.",
+        "A person has to approve this; nothing may be sent yet. Wait for the answer and do not ask anew.",
     ),
     _row("admitted", _E.DONE, 200, _N.DISPATCH, "Admitted: send it now, once, and report what became of it."),
     _row("succeeded", _E.DONE, 200, _N.STOP, "It was done, once."),
@@ -126,6 +125,42 @@ _STATES: Final = (
         _N.TELL_A_PERSON,
         "The ledger is restored in a new epoch; earlier permits are void.",
     ),
+    _row(
+        "approved",
+        _E.DONE,
+        200,
+        _N.WAIT,
+        "Your yes is on record; it takes others too, and nothing may be sent yet.",
+    ),
+    _row("declined_now", _E.DONE, 200, _N.STOP, "Your no is on record; nothing was sent."),
+    _row("withdrawn_now", _E.DONE, 200, _N.STOP, "It is withdrawn; nothing was sent."),
+    _row(
+        "revoked_now", _E.DONE, 200, _N.STOP, "It is revoked; what was dispatched before keeps its outcome."
+    ),
+    _row(
+        "suspended_now",
+        _E.DONE,
+        200,
+        _N.STOP,
+        "It is frozen: nothing of it is dispatched until it is thawed.",
+    ),
+    _row("resumed", _E.DONE, 200, _N.STOP, "It is thawed; what was revoked before stays void."),
+    _row("activated", _E.DONE, 200, _N.STOP, "This revision is in force now, in every process."),
+    _row(
+        "credential_issued",
+        _E.DONE,
+        201,
+        _N.STOP,
+        "The credential is shown once; earlier ones of that name are void.",
+    ),
+    _row(
+        "rotated",
+        _E.DONE,
+        200,
+        _N.STOP,
+        "A new key seals from here on; earlier permits stay valid until they expire.",
+    ),
+    _row("retired_now", _E.DONE, 200, _N.STOP, "The key opens no permit any more."),
     _row("ended", _E.DONE, 200, _N.STOP, "The invocation is over; its outcome stays as it is."),
     _row("obligation_closed", _E.DONE, 200, _N.STOP, "What the permit obliged to is on record as done."),
     _row("created", _E.DONE, 201, _N.STOP, "The issuer is ready."),
@@ -170,6 +205,13 @@ _NOES: Final = (
         _N.TELL_A_PERSON,
         "The clock cannot be trusted; nothing was sent.",
     ),
+    _no(
+        _R.UNAUTHENTICATED,
+        _E.REFUSED,
+        401,
+        _N.TELL_A_PERSON,
+        "The credential is not one that counts here; nothing was done.",
+    ),
     _no(_R.NOT_FOUND, _E.USAGE, 404, _N.STOP, "There is no such effect here."),
     _no(
         _R.UNKNOWN_REFERENCE,
@@ -190,6 +232,20 @@ _NOES: Final = (
     ),
     _no(_R.FORBIDDEN, _E.REFUSED, 403, _N.STOP, "This caller may not do that."),
     _no(
+        _R.SIGNATURE_NEEDED,
+        _E.REFUSED,
+        403,
+        _N.TELL_A_PERSON,
+        "This needs the signature of a person who may do it; nothing was done.",
+    ),
+    _no(
+        _R.SIGNATURE_REFUSED,
+        _E.REFUSED,
+        403,
+        _N.TELL_A_PERSON,
+        "The signature does not count for this; nothing was done.",
+    ),
+    _no(
         _R.OUTCOME_UNKNOWN,
         _E.UNKNOWN,
         409,
@@ -205,6 +261,13 @@ _NOES: Final = (
     ),
     _no(
         _R.ALREADY_CONSUMED, _E.REFUSED, 409, _N.STOP, "This permit is spent; nothing is sent a second time."
+    ),
+    _no(
+        _R.TOO_LATE,
+        _E.REFUSED,
+        409,
+        _N.TELL_A_PERSON,
+        "Too late: it was admitted before, and keeps its real outcome.",
     ),
     _no(_R.NAME_TAKEN, _E.REFUSED, 409, _N.STOP, "There is already a task of that name."),
     _no(
@@ -222,6 +285,13 @@ _NOES: Final = (
     _no(_R.DECLINED, _E.DENIED, 403, _N.STOP, "A person declined this."),
     _no(_R.WITHDRAWN, _E.REFUSED, 409, _N.STOP, "This effect was withdrawn."),
     _no(_R.REVOKED, _E.REFUSED, 409, _N.STOP, "The permit was revoked; nothing was sent."),
+    _no(
+        _R.SUSPENDED,
+        _E.REFUSED,
+        409,
+        _N.TELL_A_PERSON,
+        "This is frozen until an owner thaws it; nothing was sent.",
+    ),
     _no(_R.EXPIRED, _E.REFUSED, 409, _N.PREPARE_AGAIN, "The permit has expired; nothing was sent."),
     _no(
         _R.OUTSIDE_TASK,

@@ -2,7 +2,7 @@
 
 Rules: LED-06 (a row gets its new MAC only after the old one was proven, and from the key that made the old one: an
 upgrade makes nothing good, and vouches for nothing that an old key signed), LED-04.
-It decides nothing. Next: `ledger.sqlite.schema_one` and `ledger.sqlite.schema_two`, one module per earlier schema.
+It decides nothing. Next: `ledger.sqlite.schema_one` and its neighbours, one module per earlier schema.
 """
 
 from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from ledger.errors import Broken, LedgerCorrupt, LedgerUnavailable
 from ledger.sqlite.connection import DRIVER
 from ledger.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, schema_objects
 
-_NAMES: Final = ("first_schema", "second_schema", "third_schema")
+_NAMES: Final = ("first_schema", "second_schema", "third_schema", "fourth_schema")
 """The step that makes each schema, by number: the name under which it is on record in every file of it."""
 
 Step = Callable[[Database], None]

@@ -23,7 +23,8 @@ _PENDING: Final = ", ".join(f"'{state}'" for state in sorted(PENDING))
 ROWS_OF: Final = {
     Standing.TASKS: (
         "SELECT task_id AS id, mac FROM tasks WHERE bucket = ?1 UNION ALL "
-        "SELECT invocation_id, mac FROM invocations WHERE bucket = ?1 AND outcome IS NULL ORDER BY id"
+        "SELECT invocation_id, mac FROM invocations WHERE bucket = ?1 AND outcome IS NULL UNION ALL "
+        "SELECT ruling_id, mac FROM rulings WHERE bucket = ?1 ORDER BY id"
     ),
     Standing.EFFECTS: (
         f"SELECT effect_id, mac FROM effects WHERE bucket = ?1 AND state IN ({_PENDING}) ORDER BY effect_id"
@@ -33,7 +34,7 @@ ROWS_OF: Final = {
 
 _SAYS: Final = {
     Standing.TASKS: (
-        "A row of a task or of an open invocation is not the latest of it, or was removed; run the full check."
+        "A row of a task, an open invocation or a ruling is not the latest of it, or was removed; run the full check."
     ),
     Standing.EFFECTS: (
         "The effects that may still be admitted are not those that were prepared; run the full check."

@@ -10,13 +10,14 @@ from functools import cache
 from typing import Final
 
 from ledger.sqlite.tables import TABLES
+from ledger.sqlite.tables_authority import AUTHORITY_TABLES, AUTHORITY_TRIGGERS
 from ledger.sqlite.triggers import TRIGGERS
 from ledger.sqlite.triggers_invocations import INVOCATION_TRIGGERS
 
 APPLICATION_ID: Final = 0x504D4C47
 """`PMLG`: tells this ledger from any other SQLite file (LED-04)."""
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """`PRAGMA user_version` of this schema; a newer one is refused (LED-04)."""
 
 OLDER_SCHEMAS: Final = range(1, SCHEMA_VERSION)
@@ -24,7 +25,7 @@ OLDER_SCHEMAS: Final = range(1, SCHEMA_VERSION)
 
 _COLLECTED: Final = (
     *("decisions", "permits", "claims", "reservations", "settlements", "evidence", "counter_takes"),
-    *("obligations", "obligations_done"),
+    *("obligations", "obligations_done", "approval_waits", "approvals"),
 )
 _APPEND_ONLY: Final = (
     *("ledger", "spans", "task_path", "grants", "overruns_accepted", "permit_uses", "tombstones", "sinks"),
@@ -55,7 +56,7 @@ def schema_statements() -> str:
         f"BEGIN SELECT RAISE(ABORT, 'guard:append_only_{table}'); END;"
         for table in (*_COLLECTED, "effects")
     ]
-    return TABLES + TRIGGERS + INVOCATION_TRIGGERS + "\n".join(guards)
+    return TABLES + AUTHORITY_TABLES + TRIGGERS + INVOCATION_TRIGGERS + AUTHORITY_TRIGGERS + "\n".join(guards)
 
 
 def schema_digest(rows: list[tuple[str, str, str | None]]) -> str:

@@ -7,15 +7,13 @@ Next: `ledger.sqlite.upgrade`, which calls this inside its transaction, with the
 """
 
 import hashlib
-import hmac
 import json
 from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any, Final
 
 from ledger.canonical import canonical_bytes
-from ledger.errors import LedgerCorrupt
-from ledger.model import Effect, InstantMs, LedgerId, Position
+from ledger.model import Effect, LedgerId
 from ledger.port import Authenticator
 from ledger.sqlite import rows
 from ledger.sqlite.earlier import (
@@ -24,31 +22,24 @@ from ledger.sqlite.earlier import (
     EarlierHead,
     demand,
     insert,
-    proven_tree,
     readable,
     take_over_evidence,
 )
+from ledger.sqlite.earlier_registers import registered_head
 from ledger.states import EffectState
-from ledger.timekeeping import Uptime
 
 DIGEST: Final = "f411baa7201daec07f1a44d905a3346f5a8094041a22a99f9c900063d6abe9e0"
 """Digest of schema 2 as its release made it (`ledger.sqlite.schema.schema_digest`)."""
 
-_BUCKETS: Final = 64
-_DIGEST_BYTES: Final = 32
 _PENDING: Final = "('awaiting_approval', 'permitted', 'prepared')"
 _REGISTERS: Final = {
     "effects": (
-        f"SELECT effect_id, mac FROM effects WHERE bucket = ? AND state IN {_PENDING} ORDER BY effect_id",
-        "pending_set",
+        f"SELECT effect_id, mac FROM effects WHERE bucket = ? AND state IN {_PENDING} ORDER BY effect_id"
     ),
-    "tasks": ("SELECT task_id, mac FROM tasks WHERE bucket = ? ORDER BY task_id", "standing"),
+    "tasks": "SELECT task_id, mac FROM tasks WHERE bucket = ? ORDER BY task_id",
 }
-"""The rows of one bucket of each register, and what is found where they are not those of the head."""
+"""The rows of one bucket of each register."""
 
-_HEAD_COLUMNS: Final = (
-    "epoch, lane, sequence, frontier, root, clock_ms, pending, standing, boot, boot_ms, mac"
-)
 _EFFECT_COLUMNS: Final = (
     *("effect_id", "state", "caller", "task_id", "root_id", "subject", "actor", "operation", "action_class"),
     *("resource_type", "resource_id", "request_key", "request", "binding", "binding_digest", "content_key"),
@@ -63,44 +54,12 @@ _EFFECT_FIXED: Final = (
 
 
 def proven_head(raw: Any, ledger_id: LedgerId, keys: Authenticator) -> EarlierHead:  # noqa: ANN401 - untyped driver
-    """Read the head, and check its MAC, its frontier, the length of the trail and its registers as schema 2 did.
+    """Read the head as schema 2 had it.
 
     Raises:
-        LedgerCorrupt: `no_head`, `head_mac`, `frontier`, `trail_length`, `pending_set` or `standing`.
+        LedgerCorrupt: as `ledger.sqlite.earlier_registers.registered_head`.
     """
-    row = raw.execute(f"SELECT {_HEAD_COLUMNS} FROM head WHERE lane = 0").fetchone()
-    if row is None:
-        raise LedgerCorrupt("no_head", "The ledger has no head row.")
-    epoch, lane, sequence, frontier, root, clock_ms, pending, standing, boot, boot_ms, mac = row
-    with readable("head_unreadable"):
-        signed = [
-            *("head", ledger_id, epoch, lane, sequence, frontier.hex(), root.hex(), clock_ms),
-            *(pending.hex(), standing.hex(), boot, boot_ms),
-        ]
-        demand(keys, "head", canonical_bytes(signed), mac, "head_mac")
-    tree = proven_tree(raw, frontier, root, sequence)
-    for kind, digest in (("effects", pending), ("tasks", standing)):
-        with readable(_REGISTERS[kind][1]):
-            _demand_register(raw, kind, digest)
-    position = Position(ledger_id=ledger_id, epoch=epoch, lane=lane, sequence=sequence)
-    uptime = Uptime(boot=boot, since_ms=boot_ms)
-    return EarlierHead(position=position, frontier=tree, clock_ms=InstantMs(clock_ms), uptime=uptime)
-
-
-def _demand_register(raw: Any, kind: str, digest: bytes) -> None:  # noqa: ANN401 - untyped driver
-    sql, reason = _REGISTERS[kind]
-    register = b"".join(_bucket_digest(raw.execute(sql, (bucket,))) for bucket in range(_BUCKETS))
-    if not hmac.compare_digest(hashlib.sha256(register).digest(), digest):
-        raise LedgerCorrupt(reason, "A row of the ledger is not the latest of it, or was removed.")
-
-
-def _bucket_digest(found: Iterable[tuple[str, bytes]]) -> bytes:
-    digest, is_empty = hashlib.sha256(), True
-    for row_id, mac in found:
-        is_empty = False
-        name = row_id.encode()
-        digest.update(len(name).to_bytes(2, "big") + name + len(mac).to_bytes(2, "big") + mac)
-    return bytes(_DIGEST_BYTES) if is_empty else digest.digest()
+    return registered_head(raw, ledger_id, keys, _REGISTERS)
 
 
 def take_over(raw: Any, keys: Authenticator) -> frozenset[str]:  # noqa: ANN401 - untyped driver

@@ -8,7 +8,7 @@ there), LED-01. In order, under the writers' lock, where the others wait:
   number   6. the full check of what is about to be committed   7. the copy's name; COMMIT with a full sync.
 An error up to 6 leaves the ledger as it was, and no copy. A kill at any instant leaves one schema or the other, whole.
 It does not judge the clock: where that is not to be believed, the span stands at the last entry's instant.
-Next: `ledger.sqlite.schema_one` and `ledger.sqlite.schema_two`, what the old schemas were; `ledger.sqlite.store` opens
+Next: `ledger.sqlite.schema_one` and its neighbours, what the old schemas were; `ledger.sqlite.store` opens
 what this made.
 """
 
@@ -41,6 +41,7 @@ from ledger.sqlite.migrations import upgraded
 from ledger.sqlite.register import recomputed
 from ledger.sqlite.schema import OLDER_SCHEMAS, SCHEMA_VERSION, schema_digest, schema_objects
 from ledger.sqlite.schema_one import SCHEMA_ONE
+from ledger.sqlite.schema_three import SCHEMA_THREE
 from ledger.sqlite.schema_two import SCHEMA_TWO
 from ledger.sqlite.store import LOCK_SUFFIX, journal_mode
 from ledger.sqlite.triggers import HOLDINGS_RECOUNTED
@@ -48,7 +49,9 @@ from ledger.sqlite.writes import StepWriter
 from ledger.standing import Standing, register_digest
 from ledger.timekeeping import LastEntry, Uptime, believed
 
-_EARLIER: Final[Mapping[int, Earlier]] = {earlier.number: earlier for earlier in (SCHEMA_ONE, SCHEMA_TWO)}
+_EARLIER: Final[Mapping[int, Earlier]] = {
+    earlier.number: earlier for earlier in (SCHEMA_ONE, SCHEMA_TWO, SCHEMA_THREE)
+}
 """The earlier schemas that were released, by number."""
 
 _COPIES: Final = 3

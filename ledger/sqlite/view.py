@@ -33,7 +33,7 @@ from ledger.model import (
     Unit,
 )
 from ledger.sqlite import rows
-from ledger.sqlite.invocation_view import InvocationReading
+from ledger.sqlite.authority_view import AuthorityReading
 from ledger.sqlite.register import Register
 from ledger.sqlite.tables import names
 from ledger.standing import Standing
@@ -55,7 +55,7 @@ _TOMBSTONES_BEYOND: Final = (
 _NO_REPETITION: Final = Repetition(pending=0, unresolved=0, succeeded=0)
 
 
-class SqliteView(InvocationReading):
+class SqliteView(AuthorityReading):
     """What a decision may read. Rows that give authority are checked against their MAC as they are read (LED-06)."""
 
     def head(self) -> Position:

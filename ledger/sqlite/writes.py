@@ -23,6 +23,7 @@ from ledger.model import (
 )
 from ledger.port import Authenticator, SpanRecorder
 from ledger.sqlite import rows
+from ledger.sqlite.authority_writes import AuthorityWriter
 from ledger.sqlite.connection import DatabaseError, IntegrityError, OperationalError
 from ledger.sqlite.invocation_writes import InvocationWriter
 from ledger.sqlite.register import Register
@@ -35,6 +36,8 @@ _EFFECT_MARKS: Final = ", ".join("?" * (len(rows.EFFECT_COLUMNS.split(",")) + 1)
 _TOMBSTONE_MARKS: Final = ", ".join("?" * (len(rows.TOMBSTONE_COLUMNS.split(",")) + 2))
 _COLLECTED_TABLES: Final = (
     *(
+        "approvals",
+        "approval_waits",
         "obligations_done",
         "obligations",
         "counter_takes",
@@ -69,6 +72,7 @@ class StepWriter:
         self._at_ms = at_ms
         self._tasks = TaskWriter(raw, keys=keys, standing=head.standing)
         self._invocations = InvocationWriter(raw, keys=keys, register=self._tasks.register)
+        self._authority = AuthorityWriter(raw, keys=keys, register=self._tasks.register)
         self._pending = Register(raw, Standing.EFFECTS, head.pending)
         self._span: SpanRow | None = None
 
@@ -167,7 +171,7 @@ class StepWriter:
         if found is None or tuple(found) != (row.position.sequence, row.body, row.leaf):
             raise SpanNotRecorded("row_missing", "The span of this transition is not in the ledger.")
 
-    def _apply(self, change: changes.Change) -> None:  # noqa: C901, PLR0912 - one arm per change, nothing else
+    def _apply(self, change: changes.Change) -> None:  # noqa: C901, PLR0912, PLR0915 - one arm per change, nothing else
         sequence = self._here.position.sequence
         match change:
             case changes.TaskOpened():
@@ -212,6 +216,14 @@ class StepWriter:
                 self._invocations.obliged(change, sequence)
             case changes.ObligationDone():
                 self._invocations.done(change, sequence, self._at_ms)
+            case changes.RulingMade():
+                self._authority.ruled(change, sequence)
+            case changes.ChallengesDropped():
+                self._authority.dropped(change)
+            case changes.ApprovalAsked():
+                self._authority.asked(change, sequence)
+            case changes.ApprovalGiven():
+                self._authority.approved(change, sequence)
             case changes.SinkRegistered():
                 self._sink(change)
             case _:

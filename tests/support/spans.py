@@ -102,6 +102,17 @@ SAMPLES: dict[str, AttributeValue] = {
     "permit.resource.key": "5e" * 32,
     "permit.schema.from": 1,
     "permit.schema.to": 2,
+    "permit.signer": "carol",
+    "permit.statement.digest": "1f" * 32,
+    "permit.key.fingerprint": "SHA256:" + "q" * 43,
+    "permit.approvers": ("finance=2", "stewards=1"),
+    "permit.approvals": ("bob", "carol"),
+    "permit.revision.activated": "2f" * 32,
+    "permit.revision.before": "3f" * 32,
+    "permit.files": ("policies/starter.cedar", "profile.toml"),
+    "permit.stop": "operation:pay_invoice",
+    "permit.credential": "host:ap-service",
+    "permit.key.id": "0badcafe",
     "permit.sqlite": "3.53.2",
 }
 

@@ -44,7 +44,7 @@ def test_the_precedence_of_the_page_is_that_of_the_list() -> None:
     assert len(listed) == len(CODES)
 
 
-REFUSED_FOR_NOW = {"task_frozen"}
+REFUSED_FOR_NOW = {"task_frozen", "suspended"}
 """A no of the owner's that the owner may take back, so that the same effect may go on (BUD-05)."""
 
 

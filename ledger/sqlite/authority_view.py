@@ -1,0 +1,81 @@
+"""Reading rulings, waits and approvals over one SQLite connection; what `ledger.sqlite.view` stands on.
+
+Rules: LED-06 (each is checked against its MAC as it is read, and a ruling against the head's register: an earlier word
+is authentic as well, and a missing one could be a removed one), LED-07 (each question is answered by a key).
+It decides nothing. Next: `ledger.sqlite.view`.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ledger.authority import Approval, ApprovalWait, Ruling, RulingKind, ruling_id
+from ledger.errors import LedgerCorrupt
+from ledger.model import EffectId, TransitionName
+from ledger.sqlite.authority_rows import (
+    APPROVAL_COLUMNS,
+    RULING_COLUMNS,
+    WAIT_COLUMNS,
+    Row,
+    approval_authority,
+    approval_from,
+    ruling_authority,
+    ruling_from,
+    wait_authority,
+    wait_from,
+)
+from ledger.sqlite.invocation_view import InvocationReading
+
+_RULING: Final = f"SELECT {RULING_COLUMNS}, sequence, mac FROM rulings"
+
+
+class AuthorityReading(InvocationReading):
+    """What a decision may read of rulings, waits and approvals."""
+
+    def ruling(self, kind: RulingKind, name: str) -> Ruling | None:
+        """Return the latest word about one name, proven to be the latest; that there is none is proven too."""
+        wanted = ruling_id(kind, name)
+        self._standing().prove(wanted)
+        row = self._one(f"{_RULING} WHERE ruling_id = ?", wanted)
+        return None if row is None else self._ruling(row)
+
+    def rulings(self, kind: RulingKind) -> Sequence[Ruling]:
+        """Return every ruling of one kind, by name."""
+        return [self._ruling(row) for row in self._all(f"{_RULING} WHERE kind = ? ORDER BY name", str(kind))]
+
+    def _ruling(self, row: Row) -> Ruling:
+        ruling = ruling_from(row)
+        signed = ruling_authority(ruling, row[len(row) - 2])
+        if not self._keys.is_authentic("row", signed, row[len(row) - 1]):
+            raise LedgerCorrupt("ruling_mac", "A ruling was changed by someone without the keys.")
+        self._standing().prove(ruling.ruling_id)
+        return ruling
+
+    def approval_wait(self, effect_id: EffectId) -> ApprovalWait | None:
+        """Return what an effect waits for, or waited for."""
+        row = self._one(f"SELECT {WAIT_COLUMNS}, mac FROM approval_waits WHERE effect_id = ?", effect_id)
+        if row is None:
+            return None
+        wait = wait_from(row)
+        if not self._keys.is_authentic("row", wait_authority(wait), row[len(row) - 1]):
+            raise LedgerCorrupt(
+                "wait_mac", "What an effect waits for was changed by someone without the keys."
+            )
+        return wait
+
+    def approvals(self, effect_id: EffectId) -> Sequence[Approval]:
+        """Return the signed yes of each person, oldest first."""
+        found = self._all(
+            f"SELECT {APPROVAL_COLUMNS}, mac FROM approvals WHERE effect_id = ? ORDER BY sequence", effect_id
+        )
+        return [self._approval(row) for row in found]
+
+    def _approval(self, row: Row) -> Approval:
+        approval = approval_from(row)
+        if not self._keys.is_authentic("row", approval_authority(approval), row[len(row) - 1]):
+            raise LedgerCorrupt("approval_mac", "An approval was changed by someone without the keys.")
+        return approval
+
+    def was_revoked_late(self, effect_id: EffectId) -> bool:
+        """Say whether a revocation came after the admission of an effect."""
+        sql = "SELECT 1 FROM spans WHERE story = ? AND name = ? LIMIT 1"
+        return self._one(sql, effect_id, str(TransitionName.EFFECT_REVOKED_LATE)) is not None

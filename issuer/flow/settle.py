@@ -84,7 +84,8 @@ WINNER_REASONS: Final = frozenset({*_REASONS.values(), _ANSWERED, _LOST, CHARGE_
 def from_answer(answer: Answer) -> Outcome:
     """Return the outcome that a service's answer proves under its contract, and no more (REP-06).
 
-    A charge that is no whole amount proves nothing at all (EFF-04). One beside a proof of no effect is kept as what was
+    A charge that is no whole amount proves no end (EFF-04); where the answer told of an effect, it stays the service's
+    word, so that no later absence releases anything (REC-05). One beside a proof of no effect is kept as what was
     charged so far, and proves no end (REC-05). Either way the effect is `unknown` and a person looks.
     """
     charged: Amounts | None = None
@@ -92,7 +93,7 @@ def from_answer(answer: Answer) -> Outcome:
         try:
             charged = costs(answer.charged)
         except Malformed:
-            return lost("charge_not_whole")
+            return _unreadable_charge(answer)
     contradicts = answer.proof is Proof.NO_EFFECT and any((charged or {}).values())
     return Outcome(
         target=EffectState.UNKNOWN if contradicts else _PROOFS[answer.proof],
@@ -102,6 +103,12 @@ def from_answer(answer: Answer) -> Outcome:
         reference=answer.reference,
         charged=charged,
     )
+
+
+def _unreadable_charge(answer: Answer) -> Outcome:
+    heard = answer.proof in {Proof.SUCCEEDED, Proof.FAILED, Proof.PARTIAL, Proof.ACCEPTED}
+    word = EvidenceClass.SERVICE if heard else EvidenceClass.NONE
+    return replace(lost("charge_not_whole"), evidence_class=word, reference=answer.reference if heard else "")
 
 
 REFERENCE_HIDES_FROM: Final = 3

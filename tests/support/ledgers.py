@@ -29,6 +29,7 @@ from ledger.changes import (
     TaskOpened,
 )
 from ledger.model import (
+    AttributeValue,
     Claim,
     CounterTake,
     Effect,
@@ -190,12 +191,19 @@ def without_guards(path: Path, *statements: str) -> None:
         raw.close()
 
 
-def moving(effect: Effect, target: EffectState) -> Transition:
-    """Return the transition of an effect into `target`."""
+def moving(
+    effect: Effect, target: EffectState, told: Mapping[str, AttributeValue] | None = None
+) -> Transition:
+    """Return the transition of an effect into `target`, whose span says what is `told`."""
     name = MOVE_NAMES.get(target, TransitionName.EFFECT_REPORTED)
     origin = None if target is EffectState.PREPARED else effect.state
     return Transition(
-        name=name, story=effect.effect_id, effect_id=effect.effect_id, state_from=origin, state_to=target
+        name=name,
+        story=effect.effect_id,
+        effect_id=effect.effect_id,
+        state_from=origin,
+        state_to=target,
+        attributes=told or {},
     )
 
 
@@ -313,14 +321,14 @@ def preparing(effect: Effect) -> Step:
     return Step(transition=moving(effect, EffectState.PREPARED), changes=(EffectPrepared(effect=effect),))
 
 
-def new_permit(effect: Effect, *, expires_ms: int | None = None) -> Permit:
+def new_permit(effect: Effect, *, expires_ms: int | None = None, tier: Tier = Tier.ISSUE) -> Permit:
     """Return a permit for an effect; its seal is not looked at by the ledger."""
     until = InstantMs(effect.expires_ms if expires_ms is None else expires_ms)
     return Permit(
         permit_id=new_permit_id(),
         effect_id=effect.effect_id,
         seal="sealed",
-        tier=Tier.ISSUE,
+        tier=tier,
         issued_ms=effect.prepared_ms,
         expires_ms=until,
         caps={"binding": effect.expires_ms},
@@ -371,9 +379,10 @@ def permit(
     takes: tuple[CounterTake, ...] = (),
     *,
     expires_ms: int | None = None,
+    tier: Tier = Tier.ISSUE,
 ) -> Committed[None]:
     """Issue a permit, or put on record why not: the task's path, what it names, its slots, the class bounds."""
-    issued = new_permit(effect, expires_ms=expires_ms)
+    issued = new_permit(effect, expires_ms=expires_ms, tier=tier)
 
     def decide(view: View, now: InstantMs) -> Verdict[None]:
         path = view.path(effect.task_id)

@@ -3,7 +3,7 @@
 Rules: LED-06 (each row carries a MAC, and an earlier ruling is authentic as well, so each is held against the last span
 about its name), POL-07, ADM-05 (a ruling says what its own span says), APP-01 (a permit by approval rests on
 approvals, each told with its signer and key). Of a credential the trail tells only where its ruling was made, since
-no span says a token's hash; of a challenge it tells nothing. Who may approve is not judged: that is the policies' to say.
+no span says a token's hash; of a challenge it tells nothing. Who may approve is not judged: policies say that.
 Next: `ledger.sqlite.check_trail` keeps what spans tell by `AUTHORITY_TOLD`; `ledger.sqlite.check_standing` holds the
 rulings against the register.
 """
@@ -71,7 +71,9 @@ def _credential(trail: Trail, row: SpanColumns, said: Said) -> None:
 
 def _asked(trail: Trail, row: SpanColumns, said: Said) -> None:
     digest = _text(said.get("permit.statement.digest"))
-    if digest is not None:  # before schema 4 an effect waited for nobody in particular, and its span names no statement
+    if (
+        digest is not None
+    ):  # before schema 4 an effect waited for nobody in particular, and its span names no statement
         approvers = amounts_said(said, "permit.approvers")
         trail.waits[row.story] = WaitTold(row.sequence, digest, approvers)
 

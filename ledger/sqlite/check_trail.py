@@ -3,7 +3,8 @@
 Rules: LED-06 (head MAC, tree root), AUD-04 (RFC 9162 section 2.1.1: leaf = SHA-256(0x00 || body)), AUD-05 (epoch, lane,
 sequence), LED-05 (each move is in the table of `ledger.states`). An authentic head over the recomputed root proves
 every body and their order; the columns beside a body are then held against it.
-Next: `ledger.sqlite.check_tasks`, `ledger.sqlite.check_effects` and `ledger.sqlite.check_authority` hold the rows against what the trail tells.
+Next: `ledger.sqlite.check_tasks`, `ledger.sqlite.check_effects` and `ledger.sqlite.check_authority` hold the rows
+against what the trail tells.
 """
 
 from collections.abc import Callable

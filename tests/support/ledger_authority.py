@@ -2,10 +2,19 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from ledger.authority import ACTIVE_REVISION, Approval, ApprovalWait, Ruling, RulingKind, Stop
-from ledger.changes import ApprovalAsked, ApprovalGiven, ChallengesDropped, Change, EffectMoved, RulingMade, Step
+from ledger.changes import (
+    ApprovalAsked,
+    ApprovalGiven,
+    ChallengesDropped,
+    Change,
+    EffectMoved,
+    RulingMade,
+    Step,
+)
 from ledger.model import AttributeValue, Effect, InstantMs, Transition, TransitionName
 from ledger.port import Ledger, Verdict
 from ledger.states import EffectState
@@ -96,10 +105,8 @@ def asking(effect: Effect, **changed: Any) -> Step:
         "permit.statement.digest": wait.statement_digest.hex(),
         "permit.approvers": tuple(f"{group}={count}" for group, count in sorted(wait.approvers.items())),
     }
-    transition = moving(effect, EffectState.AWAITING_APPROVAL, told)
-    moved = EffectMoved(
-        effect_id=effect.effect_id, origin=effect.state, target=EffectState.AWAITING_APPROVAL
-    )
+    transition = replace(moving(effect, EffectState.AWAITING_APPROVAL), attributes=told)
+    moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.AWAITING_APPROVAL)
     return Step(transition=transition, changes=(moved, ApprovalAsked(wait=wait)))
 
 

@@ -29,7 +29,6 @@ from ledger.changes import (
     TaskOpened,
 )
 from ledger.model import (
-    AttributeValue,
     Claim,
     CounterTake,
     Effect,
@@ -73,20 +72,9 @@ CLAIM_HASH = b"\x07" * 32
 ROOT_KEY = b"\x01" * 32
 
 MOVE_NAMES: Mapping[EffectState, TransitionName] = {
-    EffectState.PREPARED: TransitionName.EFFECT_PREPARED,
-    EffectState.AWAITING_APPROVAL: TransitionName.EFFECT_AWAITING_APPROVAL,
-    EffectState.PERMITTED: TransitionName.EFFECT_PERMITTED,
-    EffectState.DENIED: TransitionName.EFFECT_DENIED,
-    EffectState.WITHDRAWN: TransitionName.EFFECT_WITHDRAWN,
-    EffectState.EXPIRED: TransitionName.EFFECT_EXPIRED,
-    EffectState.REVOKED: TransitionName.EFFECT_REVOKED,
-    EffectState.ADMITTED: TransitionName.EFFECT_ADMITTED,
-    EffectState.SUCCEEDED: TransitionName.EFFECT_SUCCEEDED,
-    EffectState.FAILED: TransitionName.EFFECT_FAILED,
-    EffectState.NO_EFFECT: TransitionName.EFFECT_NO_EFFECT,
-    EffectState.UNKNOWN: TransitionName.EFFECT_UNKNOWN,
+    state: TransitionName(f"effect.{state}") for state in EffectState
 }
-"""Kinds of spans by the state they end in; `declined` has none yet, and uses `effect.reported` here."""
+"""Kinds of spans by the state they end in."""
 
 TASK_MOVES: Mapping[TaskState, TransitionName] = {
     TaskState.OPEN: TransitionName.TASK_THAWED,
@@ -191,19 +179,12 @@ def without_guards(path: Path, *statements: str) -> None:
         raw.close()
 
 
-def moving(
-    effect: Effect, target: EffectState, told: Mapping[str, AttributeValue] | None = None
-) -> Transition:
-    """Return the transition of an effect into `target`, whose span says what is `told`."""
-    name = MOVE_NAMES.get(target, TransitionName.EFFECT_REPORTED)
+def moving(effect: Effect, target: EffectState) -> Transition:
+    """Return the transition of an effect into `target`."""
+    name = MOVE_NAMES[target]
     origin = None if target is EffectState.PREPARED else effect.state
     return Transition(
-        name=name,
-        story=effect.effect_id,
-        effect_id=effect.effect_id,
-        state_from=origin,
-        state_to=target,
-        attributes=told or {},
+        name=name, story=effect.effect_id, effect_id=effect.effect_id, state_from=origin, state_to=target
     )
 
 

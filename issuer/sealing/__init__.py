@@ -1,4 +1,4 @@
-"""Keys, sealed permits, commitments and protected content: the only door to `cryptography`.
+"""Keys, sealed permits, signatures, commitments and protected content: the only door to `cryptography`.
 
 Random bytes, nonces, salts, ids and times come in as arguments. Nothing here reads a clock or a random
 source, and nothing here decides whether a permit is alive, spent or allowed.
@@ -28,9 +28,18 @@ from issuer.sealing.keys import (
 )
 from issuer.sealing.protected import ProtectedStore, create_protected_folder
 from issuer.sealing.seal import NONCE_BYTES, PermitClaims, open_permit, permit_says, seal_permit
+from issuer.sealing.ssh_signature import (
+    NAMESPACE,
+    SignatureRefused,
+    SshKey,
+    SshKeyRefused,
+    read_public_keys,
+    signer_of,
+)
 
 __all__ = [
     "CONTENT_KEY_PARTS",
+    "NAMESPACE",
     "NONCE_BYTES",
     "CommitmentBroken",
     "KeyRing",
@@ -46,6 +55,9 @@ __all__ = [
     "ProtectedStoreUnavailable",
     "Purpose",
     "SealBroken",
+    "SignatureRefused",
+    "SshKey",
+    "SshKeyRefused",
     "StorageFault",
     "bind_key_ring",
     "commit",
@@ -57,7 +69,9 @@ __all__ = [
     "open_key_ring",
     "open_permit",
     "permit_says",
+    "read_public_keys",
     "seal_credential",
     "seal_permit",
+    "signer_of",
     "verify",
 ]

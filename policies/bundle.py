@@ -59,6 +59,10 @@ class Bundle:
         values = (self.annotation(policy_id, annotation) for policy_id in policy_ids)
         return tuple(sorted({name for value in values if value is not None for name in names(value)}))
 
+    def names_action(self, action: str) -> bool:
+        """Say whether some policy names this action; one about any action whatever names none."""
+        return any(action in (shape.actions or ()) for shape in self.policies.values())
+
     def said(self, policy_ids: tuple[str, ...]) -> str | None:
         """Return what these policies say, in the order of their ids, each sentence once; None for nothing."""
         values = (self.annotation(policy_id, "say") for policy_id in policy_ids)

@@ -125,10 +125,10 @@ def _again(visit: Visit, read: ReadAsk, known: Effect | Tombstone) -> Answer:
         raise RefusedError(RefusalCode.REQUEST_KEY_REUSED, field=field.removeprefix("payload."))
     if isinstance(known, Tombstone):
         raise RefusedError(RefusalCode.COLLECTED, tombstone=known)
-    return _standing(visit.house, known)
+    return standing(visit.house, known)
 
 
-def _standing(house: House, effect: Effect) -> Answer:
+def standing(house: House, effect: Effect) -> Answer:
     """Answer where a known effect stands, with its permit's own expiry; an outcome as `commit` would tell it."""
     if effect.state in SETTLED:
         return settled_answer(house, effect)
@@ -224,7 +224,7 @@ def request_held(visit: Visit, reference: str) -> Answer:
 
 def _held(visit: Visit, effect: Effect) -> Answer:
     if effect.state is not EffectState.PREPARED:
-        return _standing(visit.house, effect)
+        return standing(visit.house, effect)
     operation = bound_operation(visit.house, effect)
     pinned = open_binding(visit.house, effect, operation)
     changed = refuse_target(visit.house, effect, pinned)

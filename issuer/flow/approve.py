@@ -163,7 +163,7 @@ def answer(visit: Visit, opened: Opened, signed: Signed, view: View, now: Instan
         return _no(visit, current, edited or Refusal(code=RefusalCode.PERMIT_BROKEN), signed)
     locked = Locked(view=view, now=now, path=view.path(current.task_id), invocation=named(view, current))
     no = refuse_stops(view, visit.house, current) or _refuse_signer(  # 2, 3
-        visit.house, current, locked, wait, signed
+        visit.house, current, locked, signed
     )
     if no is not None:
         return _no(visit, current, no, signed)
@@ -195,9 +195,7 @@ def _refuse_edited(
     return None
 
 
-def _refuse_signer(
-    house: House, effect: Effect, locked: Locked, wait: ApprovalWait, signed: Signed
-) -> Refusal | None:
+def _refuse_signer(house: House, effect: Effect, locked: Locked, signed: Signed) -> Refusal | None:
     """Do 3: whoever may not answer is refused by one code, and its field says what stands against them."""
     view, person = locked.view, signed.person
     why = refuse_person(house, effect, person)
@@ -357,7 +355,7 @@ def _declined(visit: Visit, effect: Effect, signed: Signed, why: Declining) -> V
     return Verdict(value=Answered(effect=ended), steps=(Step(transition=transition, changes=(moved,)),))
 
 
-def withdraw(visit: Visit, effect: Effect, reason: str, now: InstantMs, view: View) -> Verdict[Answered]:
+def withdraw(visit: Visit, effect: Effect, reason: str, view: View, now: InstantMs) -> Verdict[Answered]:
     """Decide about taking an effect back under the lock: by its own caller, before it is admitted (APP-05)."""
     current = view.effect(effect.effect_id)
     if current is None:

@@ -15,7 +15,7 @@ from issuer.flow.binding import Pinned
 from issuer.flow.decide import Decided, decide, decision_attributes
 from issuer.flow.invocations import obliged_steps
 from issuer.flow.prepare import lifetime_caps
-from issuer.flow.statements import first_statement, statement_digest
+from issuer.flow.statements import Asked, first_statement, statement_digest
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_permit_id, random_bytes
 from issuer.sealing import NONCE_BYTES, PermitClaims, seal_permit
@@ -144,15 +144,10 @@ def sealed(house: House, effect: Effect, tier: Tier, caps: dict[str, int], now: 
 def _awaiting(visit: Visit, pinned: Pinned, effect: Effect, locked: Locked, decided: Decided) -> Issued:
     """Return the wait for people: whom, and the digest of the one statement that they can sign (APP-01)."""
     wanted = decided.decision.approvers
-    statement = first_statement(
-        visit.house,
-        effect,
-        pinned,
-        task=locked.path[0].task.name,
-        decision=decided.row.body,
-        approvers=wanted,
-        asked_ms=locked.now,
+    asked = Asked(
+        task=locked.path[0].task.name, decision=decided.row.body, approvers=wanted, asked_ms=locked.now
     )
+    statement = first_statement(visit.house, effect, pinned, asked)
     wait = ApprovalWait(
         effect_id=effect.effect_id,
         approvers=wanted,

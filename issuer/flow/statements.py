@@ -9,7 +9,8 @@ Next: `issuer.approving.statement` writes it; `issuer.flow.approve` and `issuer.
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from issuer.approving.statement import Asking, Declining, statement_bytes
@@ -19,7 +20,6 @@ from issuer.house import House
 from issuer.operations.payload import chosen_entries
 from issuer.operations.registry import Operation
 from issuer.sealing import Purpose, SshKey
-from ledger.authority import ApprovalWait
 from ledger.canonical import parse_strict
 from ledger.errors import LedgerCorrupt, Malformed
 from ledger.model import DurationMs, Effect, InstantMs
@@ -36,26 +36,30 @@ def statement_digest(statement: bytes) -> bytes:
     return hashlib.sha256(statement).digest()
 
 
-def first_statement(
-    house: House,
-    effect: Effect,
-    pinned: Pinned,
-    *,
-    task: str,
-    decision: bytes,
-    approvers: Mapping[str, int],
-    asked_ms: InstantMs,
-) -> bytes:
-    """Return the statement of an effect that people are asked about now; `decision` is the record that asks.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is on record about a question to people.
+
+    Attributes:
+        task: the name of the effect's task.
+        decision: the record of the decision that asked.
+        approvers: how many people of each group.
+    """
+
+    task: str
+    decision: bytes
+    approvers: Mapping[str, int]
+    asked_ms: InstantMs
+
+
+def first_statement(house: House, effect: Effect, pinned: Pinned, asked: Asked) -> bytes:
+    """Return the statement of an effect that people are asked about now.
 
     Raises:
         Malformed: it would be larger than any document of ours.
     """
     key = house.ring.subkey(Purpose.STATEMENTS)
-    said = _decision(decision)
-    return statement_bytes(
-        effect, pinned, _asking(house, effect, pinned, task, said, approvers, asked_ms, key)
-    )
+    return statement_bytes(effect, pinned, _asking(house, effect, pinned, asked, key))
 
 
 def statement_again(
@@ -66,11 +70,14 @@ def statement_again(
     It is lost where nobody was asked, or where what it said is no longer so. It was made with the key that was active
     then, so each key of the ring is tried, the active one first.
     """
-    wait, task = view.approval_wait(effect.effect_id), view.task(effect.task_id)
-    if wait is None or task is None:
+    wait, asked = view.approval_wait(effect.effect_id), _asked(view, effect)
+    if wait is None or asked is None or effect.actor not in house.profile.actors:
         return None
-    for asking in _askings(house, view, effect, pinned, wait, task.name):
+    active = house.ring.active_key_id
+    for key_id in (active, *(one for one in house.ring.key_ids if one != active)):
+        key = house.ring.subkey(Purpose.STATEMENTS, key_id)
         try:
+            asking = _asking(house, effect, pinned, asked, key)
             statement = statement_bytes(effect, pinned, asking)
             if hmac.compare_digest(statement_digest(statement), wait.statement_digest):
                 return statement if declining is None else statement_bytes(effect, pinned, asking, declining)
@@ -79,41 +86,28 @@ def statement_again(
     return None
 
 
-def _askings(
-    house: House, view: View, effect: Effect, pinned: Pinned, wait: ApprovalWait, task: str
-) -> Iterator[Asking]:
-    rows = [row for row in view.decisions(effect.effect_id) if row.at_ms == wait.asked_ms]
-    if not rows or effect.actor not in house.profile.actors:
-        return
-    said = _decision(rows[0].body)
-    active = house.ring.active_key_id
-    for key_id in (active, *(one for one in house.ring.key_ids if one != active)):
-        key = house.ring.subkey(Purpose.STATEMENTS, key_id)
-        yield _asking(house, effect, pinned, task, said, wait.approvers, wait.asked_ms, key)
+def _asked(view: View, effect: Effect) -> Asked | None:
+    wait, task = view.approval_wait(effect.effect_id), view.task(effect.task_id)
+    if wait is None or task is None:
+        return None
+    bodies = [row.body for row in view.decisions(effect.effect_id) if row.at_ms == wait.asked_ms]
+    if not bodies:
+        return None
+    return Asked(task=task.name, decision=bodies[0], approvers=wait.approvers, asked_ms=wait.asked_ms)
 
 
-def _asking(
-    house: House,
-    effect: Effect,
-    pinned: Pinned,
-    task: str,
-    decision: Mapping[str, Any],
-    approvers: Mapping[str, int],
-    asked_ms: InstantMs,
-    key: bytes,
-) -> Asking:
-    operation = pinned.operation
+def _asking(house: House, effect: Effect, pinned: Pinned, asked: Asked, key: bytes) -> Asking:
     return Asking(
         issuer=house.profile.name,
         ledger_id=house.ledger.ledger_id,
         zone=house.profile.timezone,
-        task=task,
+        task=asked.task,
         answers_to=house.profile.actors[effect.actor].answers_to,
         registries=_registries(house, pinned),
-        permit_ms=permit_ms(operation),
-        approvers=approvers,
-        asked_ms=asked_ms,
-        decision=decision,
+        permit_ms=permit_ms(pinned.operation),
+        approvers=asked.approvers,
+        asked_ms=asked.asked_ms,
+        decision=_decision(asked.decision),
         key=key,
     )
 

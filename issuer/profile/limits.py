@@ -29,8 +29,8 @@ __all__ = [
     "STRING_BYTES_MAX",
     "TEXT_CHARACTERS_MAX",
     "UID_MAX",
-    "WAIT_MS",
     "UNENDED_RANGE",
+    "WAIT",
     "WHOLE_MAX",
 ]
 
@@ -79,7 +79,7 @@ DURATION_MS_MIN: Final = 1_000
 DURATION_MS_MAX: Final = 7 * 24 * 3_600 * 1_000
 """Seven days: the longest a permit may wait for its use; PER-04 keeps tombstones at least that long."""
 
-WAIT_MS: Final = 24 * 3_600 * 1_000
+WAIT: Final = "24h"
 """A day: who was asked in the evening can answer in the morning. An owner may say less, or up to seven days."""
 
 RETENTION_MS_MAX: Final = 366 * 24 * 3_600 * 1_000

@@ -44,7 +44,7 @@ from issuer.profile.fields import (
     UnitName,
     Url,
 )
-from issuer.profile.limits import WAIT_MS
+from issuer.profile.limits import WAIT
 from issuer.profile.models_adapters import (
     Absent,
     Before,
@@ -233,7 +233,7 @@ class ActionClass(Table):
     )
     lifetime_ms: Duration = Field(alias="lifetime", description="Longest life of a permit of this class.")
     wait_ms: Duration = Field(
-        default=DurationMs(WAIT_MS),
+        default=WAIT,
         alias="wait",
         description="How long an effect of this class may wait for a person.",
     )

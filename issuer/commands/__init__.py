@@ -3,8 +3,11 @@
 __all__ = [
     "acknowledge",
     "admit_host",
+    "approvals",
+    "approve",
     "clock_accept",
     "commit",
+    "decline",
     "dispatch_child",
     "invocation_cancel",
     "invocation_end",
@@ -24,6 +27,7 @@ __all__ = [
     "request_held",
     "show",
     "show_content",
+    "statement",
     "task_accept_overrun",
     "task_close",
     "task_freeze",
@@ -34,8 +38,11 @@ __all__ = [
     "task_show",
     "task_thaw",
     "timeline_of",
+    "wait",
+    "withdraw",
 ]
 
+from issuer.commands.approvals import approvals, approve, decline, statement, wait, withdraw
 from issuer.commands.asking import request, request_held
 from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept

@@ -30,6 +30,7 @@ __all__ = [
     "TEXT_CHARACTERS_MAX",
     "UID_MAX",
     "UNENDED_RANGE",
+    "WAIT",
     "WHOLE_MAX",
 ]
 
@@ -77,6 +78,9 @@ DURATION_MS_MIN: Final = 1_000
 
 DURATION_MS_MAX: Final = 7 * 24 * 3_600 * 1_000
 """Seven days: the longest a permit may wait for its use; PER-04 keeps tombstones at least that long."""
+
+WAIT: Final = "24h"
+"""A day: who was asked in the evening can answer in the morning. An owner may say less, or up to seven days."""
 
 RETENTION_MS_MAX: Final = 366 * 24 * 3_600 * 1_000
 """One leap year, for what a *service* keeps (idempotency keys, late acceptance): not ours to shorten."""

@@ -44,6 +44,7 @@ from issuer.profile.fields import (
     UnitName,
     Url,
 )
+from issuer.profile.limits import WAIT
 from issuer.profile.models_adapters import (
     Absent,
     Before,
@@ -231,6 +232,11 @@ class ActionClass(Table):
         default={}, description="Per day in the profile's zone: `permits`, and cost per unit."
     )
     lifetime_ms: Duration = Field(alias="lifetime", description="Longest life of a permit of this class.")
+    wait_ms: Duration = Field(
+        default=WAIT,
+        alias="wait",
+        description="How long an effect of this class may wait for a person.",
+    )
 
     @property
     def permits_per_day(self) -> int | None:

@@ -2,9 +2,9 @@
 
 Rules: a digest covers meaning and nothing else. It is taken over the models, so comments, spacing, order of
 keys, a default written out, or `600s` for `10m` change nothing, and any other change does. Registries enter
-by their own digests. The values are written as one canonical line per leaf (its path, then the value),
-because a whole profile may be larger than one canonical document; the lines are sorted, and canonical text
-holds no line end, so two different profiles never give the same bytes.
+by their own digests, people's keys by their fingerprints. The values are written as one canonical line per leaf
+(its path, then the value), because a whole profile may be larger than one canonical document; the lines are
+sorted, and canonical text holds no line end, so two different profiles never give the same bytes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,6 +16,7 @@ from issuer.profile.findings import KeyPath
 from issuer.profile.models import ActionClass, Document, FieldKind, Operation
 from issuer.profile.registry import Registry
 from issuer.profile.template import TemplateText
+from issuer.sealing import SshKey
 from ledger.canonical import canonical_bytes, digest
 
 __all__ = ["class_digest_of", "operation_digest_of", "profile_digest_of"]
@@ -25,9 +26,11 @@ _CLASS_DOMAIN: Final = "permit-issuer/class/v1"
 _OPERATION_DOMAIN: Final = "permit-issuer/operation/v1"
 
 
-def profile_digest_of(document: Document, registries: Mapping[str, Registry]) -> str:
-    """Return SHA-256 in lower-case hex over the whole document and the registries' digests."""
-    lines = [*_leaves((), document), *_registry_leaves(registries)]
+def profile_digest_of(
+    document: Document, registries: Mapping[str, Registry], keys: Mapping[str, tuple[SshKey, ...]]
+) -> str:
+    """Return SHA-256 in lower-case hex over the whole document, the registries' digests and people's keys."""
+    lines = [*_leaves((), document), *_registry_leaves(registries), *_key_leaves(keys)]
     return _digest(_PROFILE_DOMAIN, lines)
 
 
@@ -53,6 +56,12 @@ def _registry_leaves(registries: Mapping[str, Registry]) -> Iterator[bytes]:
     for name, registry in registries.items():
         # The leading marker cannot be a key of a model, so no leaf of the document looks like this one.
         yield canonical_bytes([["", name], registry.digest])
+
+
+def _key_leaves(keys: Mapping[str, tuple[SshKey, ...]]) -> Iterator[bytes]:
+    for person, registered in keys.items():
+        # A fingerprint is SHA-256 over the whole key. One part more than a registry's line, so neither is the other.
+        yield canonical_bytes([["", "person", person], sorted(key.fingerprint for key in registered)])
 
 
 def _digest(domain: str, lines: list[bytes]) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 from issuer.likeness import did_you_mean
 from issuer.profile.limits import FINDINGS_MAX
 
-__all__ = ["Finding", "FindingCode", "KeyPath", "Problem", "ProfileRefused", "dotted"]
+__all__ = ["Finding", "FindingCode", "KeyPath", "Problem", "ProfileRefused", "Unread", "dotted"]
 
 KeyPath = tuple[str | int, ...]
 """Where a value stands in the parsed document: table keys and list indexes from the root."""
@@ -53,6 +53,7 @@ class FindingCode(StrEnum):
     SECRET_EXPOSED = "secret_exposed"  # noqa: S105  # a code, not a credential
     BAD_DESTINATION = "bad_destination"
     BAD_REGISTRY = "bad_registry"
+    BAD_KEY = "bad_key"
     MORE_FINDINGS = "more_findings"
 
 
@@ -84,6 +85,16 @@ class ProfileRefused(Exception):  # noqa: N818  # a refusal is not an error of o
         """Keep the findings (at least one, in the order of the files)."""
         super().__init__("\n".join(str(finding) for finding in findings))
         self.findings = findings
+
+
+class Unread(Exception):  # noqa: N818  # becomes a finding within this package
+    """A file has no usable text."""
+
+    def __init__(self, code: FindingCode, message: str) -> None:
+        """Keep the finding's code and sentence."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,7 +181,10 @@ class Person(Table):
     roles: Distinct[Role] = Field(default=(), description="Roles; whoever has none is only a subject.")
     groups: Distinct[Name] = Field(default=(), description="Groups that policies name.")
     login: Login | None = Field(default=None, description="How the person's calls are recognised.")
-    key: Text | None = Field(default=None, description="File with the person's public key (APP-01).")
+    key: Text | None = Field(
+        default=None,
+        description="File with the person's own public keys, below the profile's folder (APP-01).",
+    )
 
 
 class Actor(Table):

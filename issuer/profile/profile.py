@@ -23,6 +23,7 @@ from issuer.profile.models import (
     Person,
 )
 from issuer.profile.registry import Registry
+from issuer.sealing import SshKey
 
 __all__ = ["Profile", "class_digest", "cost_range", "operation_digest"]
 
@@ -32,7 +33,8 @@ class Profile:
     """One accepted profile.
 
     `where` is the name of the file as it was given, for messages; it is not part of `digest`, which is
-    lower-case hex of SHA-256 over everything else here. All mappings are read-only.
+    lower-case hex of SHA-256 over everything else here. `keys` has the registered public keys of each person who has
+    some, 1 to 8 (APP-01). All mappings are read-only.
     """
 
     where: str
@@ -45,6 +47,7 @@ class Profile:
     people: Mapping[str, Person]
     actors: Mapping[str, Actor]
     hosts: Mapping[str, Host]
+    keys: Mapping[str, tuple[SshKey, ...]]
     registries: Mapping[str, Registry]
     classes: Mapping[str, ActionClass]
     operations: Mapping[str, Operation]

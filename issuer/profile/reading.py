@@ -1,7 +1,8 @@
 """Reads the owner's profile: the one place that makes a `Profile`, or says everything that is wrong with it.
 
 The steps, each only where the earlier ones allow it: (1) the bytes: size and UTF-8; (2) the positions and
-the TOML; (3) the shape of every table; (4) the registries; (5) what keys mean together; (6) the digest.
+the TOML; (3) the shape of every table; (4) the registries and people's key
+files; (5) what keys mean together; (6) the digest.
 Steps 3 to 5 add their findings to one list. Nothing is written, nothing is sent, no environment is asked.
 """
 
@@ -14,9 +15,19 @@ from typing import Final
 
 from issuer.profile.digests import profile_digest_of
 from issuer.profile.draft import Draft
-from issuer.profile.findings import Finding, FindingCode, KeyPath, Problem, ProfileRefused, bounded, dotted
+from issuer.profile.findings import (
+    Finding,
+    FindingCode,
+    KeyPath,
+    Problem,
+    ProfileRefused,
+    Unread,
+    bounded,
+    dotted,
+)
 from issuer.profile.limits import DEPTH_MAX, PROFILE_BYTES_MAX, REGISTRY_BYTES_MAX
 from issuer.profile.models import Document
+from issuer.profile.people_keys import key_path_problems, read_people_keys
 from issuer.profile.positions import Position, PositionIndex, index_positions
 from issuer.profile.profile import Profile
 from issuer.profile.registry import Registry, read_registry
@@ -25,6 +36,7 @@ from issuer.profile.rules_operations import operation_problems
 from issuer.profile.rules_people import people_problems
 from issuer.profile.rules_templates import template_problems
 from issuer.profile.shapes import draft_of, read_document, shape_problems
+from issuer.sealing import SshKey
 
 __all__ = ["load_profile", "parse_profile"]
 
@@ -37,16 +49,16 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def load_profile(path: Path) -> Profile:
-    """Read and check the profile at `path`; registry files are looked for beside it.
+    """Read and check the profile at `path`; registries and key files are looked for beside it.
 
     Raises:
         ProfileRefused: with every finding; also where a file cannot be read, is no regular file, is not
-            UTF-8, or is larger than 256 KiB (a registry: 4 MiB).
+            UTF-8, or is larger than 256 KiB (a registry: 4 MiB; people's keys: 64 KiB).
     """
     where = str(path)
     try:
         text = _read_text(path, PROFILE_BYTES_MAX)
-    except _Unread as fault:
+    except Unread as fault:
         raise _refused_at(where, Position(line=1, column=1), fault.code, fault.message) from None
     return parse_profile(
         text, where=where, registries=lambda file: _read_text(path.parent / file, REGISTRY_BYTES_MAX)
@@ -59,8 +71,8 @@ def parse_profile(text: str, *, where: str, registries: Callable[[str], str]) ->
     Args:
         text: TOML, at most 256 KiB in UTF-8; line ends of either kind.
         where: the file's name, for findings.
-        registries: gives the text of a registry file, named as in the profile; it may raise `OSError` or
-            `UnicodeDecodeError`, which become findings.
+        registries: gives the text of a registry or of a person's key file, named as in the profile; it may raise
+            `OSError` or `UnicodeDecodeError`, which become findings.
 
     Raises:
         ProfileRefused: with every finding, in the order of their places.
@@ -74,7 +86,8 @@ def parse_profile(text: str, *, where: str, registries: Callable[[str], str]) ->
     document = read_document(raw)
     draft = draft_of(raw)
     read, findings = _read_registries(draft, registries)
-    problems = [*_control_problems(raw), *shape_problems(document), *_rule_problems(draft)]
+    people = read_people_keys(draft.people, registries)
+    problems = [*_control_problems(raw), *shape_problems(document), *_rule_problems(draft), *people.problems]
     findings += [_placed(problem, where, index) for problem in problems]
     if findings or not isinstance(document, Document):
         # The profile's own findings come first, then those of each registry file.
@@ -82,10 +95,12 @@ def parse_profile(text: str, *, where: str, registries: Callable[[str], str]) ->
             key=lambda found: (found.where != where, found.where, found.line, found.column, found.key)
         )
         raise ProfileRefused(bounded(findings))
-    return _profile(where, document, read)
+    return _profile(where, document, read, people.keys)
 
 
-def _profile(where: str, document: Document, registries: Mapping[str, Registry]) -> Profile:
+def _profile(
+    where: str, document: Document, registries: Mapping[str, Registry], keys: Mapping[str, tuple[SshKey, ...]]
+) -> Profile:
     return Profile(
         where=where,
         format=document.format,
@@ -97,16 +112,18 @@ def _profile(where: str, document: Document, registries: Mapping[str, Registry])
         people=document.people,
         actors=document.actors,
         hosts=document.hosts,
+        keys=MappingProxyType(dict(keys)),
         registries=MappingProxyType(dict(registries)),
         classes=document.classes,
         operations=document.operations,
         obligations=document.obligations,
-        digest=profile_digest_of(document, registries),
+        digest=profile_digest_of(document, registries, keys),
     )
 
 
 def _rule_problems(draft: Draft) -> Iterator[Problem]:
     yield from people_problems(draft)
+    yield from key_path_problems(draft)
     yield from class_problems(draft)
     yield from operation_problems(draft)
     yield from template_problems(draft)
@@ -186,7 +203,7 @@ def _read_registries(
     for name, source in draft.registries.items():
         try:
             result = read_registry(name, source, registries(source.file))
-        except _Unread as fault:
+        except Unread as fault:
             result = [_file_finding(name, source.file, fault.code, fault.message)]
         except UnicodeDecodeError:
             result = [_file_finding(name, source.file, FindingCode.NOT_UTF8, "The file is not UTF-8.")]
@@ -223,31 +240,22 @@ def _refused_at(
     return ProfileRefused((finding,))
 
 
-class _Unread(Exception):  # noqa: N818  # becomes a finding within this module
-    """A file has no usable text."""
-
-    def __init__(self, code: FindingCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
 def _read_text(path: Path, bytes_max: int) -> str:
     """Return the text of a regular file; one byte more than allowed is read, never the rest."""
     try:
         if not path.is_file():
             # Asked first, because opening a pipe would wait for a writer.
             code = FindingCode.UNREADABLE
-            raise _Unread(code, "There is no regular file of this name.")
+            raise Unread(code, "There is no regular file of this name.")
         with path.open("rb") as file:
             data = file.read(bytes_max + 1)
     except OSError as fault:
-        raise _Unread(FindingCode.UNREADABLE, f"The file cannot be read: {fault.strerror}.") from None
+        raise Unread(FindingCode.UNREADABLE, f"The file cannot be read: {fault.strerror}.") from None
     if len(data) > bytes_max:
         code = FindingCode.TOO_LARGE
-        raise _Unread(code, f"The file has more than {bytes_max} bytes.")
+        raise Unread(code, f"The file has more than {bytes_max} bytes.")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as fault:
         line = data.count(b"\n", 0, fault.start) + 1
-        raise _Unread(FindingCode.NOT_UTF8, f"The file is not UTF-8 (line {line}).") from None
+        raise Unread(FindingCode.NOT_UTF8, f"The file is not UTF-8 (line {line}).") from None

@@ -52,6 +52,7 @@ from issuer.profile.models import (
 )
 from issuer.profile.reading import parse_profile
 from issuer.profile.unserved import UNSERVED
+from issuer.sealing.ssh_keys import KEYS_MAX, RSA_BITS_MIN
 
 __all__ = ["reference_page"]
 
@@ -126,6 +127,13 @@ for this machine only.
 
 UTF-8 with commas, the first line names the columns, none twice. Every row is as wide as the first line, keys
 are unique, and no cell in use is empty, padded with blanks or longer than {CELL_BYTES_MAX} bytes.
+
+## Key files of people
+
+Lines as in a `.pub` file of OpenSSH, `#` lines and empty ones skipped, 1 to {KEYS_MAX} keys. Ed25519, ECDSA, RSA of
+{RSA_BITS_MIN} bits or more, and touch keys (`ed25519-sk`, `ecdsa-sk`); no options, no certificates. Every key is one
+person's. The file stands below the profile's folder and belongs to what the profile's digest covers; comments in it do
+not. A private key has no place there, and none is ever made by the issuer.
 
 ## Limits
 

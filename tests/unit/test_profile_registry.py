@@ -7,7 +7,7 @@ from issuer.profile.findings import Finding
 from issuer.profile.limits import CELL_BYTES_MAX, FINDINGS_MAX, REGISTRY_BYTES_MAX, REGISTRY_ROWS_MAX
 from issuer.profile.models import RegistrySource
 from issuer.profile.registry import read_registry
-from tests.unit.test_profile import FULL
+from tests.unit.test_profile import CSV, FULL
 
 SOURCE = RegistrySource(file="growers.csv", key="code", fields=("account",))
 C = FindingCode
@@ -96,7 +96,11 @@ def test_findings_of_one_file_are_bounded() -> None:
 def test_findings_of_profile_and_registry_come_together_the_profile_first() -> None:
     text = FULL.replace('"strict"', '"strcit"')
     with pytest.raises(ProfileRefused) as caught:
-        parse_profile(text, where="profile.toml", registries=lambda _: "code,account,town\nn,,t\n")
+        parse_profile(
+            text,
+            where="profile.toml",
+            registries=(CSV | {"growers.csv": "code,account,town\nn,,t\n"}).__getitem__,
+        )
     assert [finding.where for finding in caught.value.findings] == ["profile.toml", "growers.csv"]
 
 

@@ -28,9 +28,6 @@ from policies import Directory
 VOIDED_MAX: Final = 64
 """How many effects one transaction moves to `revoked`; the next goes on with the rest."""
 
-REVOKED_KEY: Final = "revoked"
-"""The value of the ruling about an approver's key that counts no more (APP-01); nothing takes it back."""
-
 VOID: Final = "void"
 """The reason of an effect's end where a sweep, and not the command itself, found it void."""
 
@@ -130,15 +127,14 @@ def revoked_late_step(visit: Visit, effect: Effect, *, reason: str) -> Step:
     return Step(transition=transition)
 
 
-def concerned(view: View, house: House, kind: RulingKind, name: str) -> tuple[list[Effect], list[Effect]]:
-    """Return the effects that a ruling concerns: those that are pending, and those that may have been sent."""
-    wanted = _Concern(kind=kind, name=name)
+def concerned(view: View, house: House, stop: str) -> tuple[list[Effect], list[Effect]]:
+    """Return the effects that a stop of this name concerns: the pending ones, and those that may have been sent."""
 
     def of(states: frozenset[EffectState]) -> list[Effect]:
         return [
             effect
             for effect in view.effects(states=tuple(sorted(states)))
-            if any(one.kind is wanted.kind and one.name == name for one in _concerns(view, house, effect))
+            if any(one.kind is RulingKind.STOP and one.name == stop for one in _concerns(view, house, effect))
         ]
 
     return of(PENDING), of(UNRESOLVED)

@@ -226,7 +226,11 @@ def _key(visit: Visit, name: str, reason: str) -> Answer:
         steps = []
         for key in new:
             ruling = Ruling(kind=RulingKind.KEY, name=key, value=REVOKED, since_ms=now)
-            said: dict[str, AttributeValue] = {"stop": f"key:{key}", "reason": reason, "count": len(met.pending)}
+            said: dict[str, AttributeValue] = {
+                "stop": f"key:{key}",
+                "reason": reason,
+                "count": len(met.pending),
+            }
             steps.append(ruling_step(visit, TransitionName.STOP_REVOKED, ruling, said))
         return Verdict(value=met, steps=tuple(steps))
 

@@ -100,7 +100,7 @@ def read_stop(house: House, kind: StopKind, name: str | None) -> str:
     is_name = NAME_PATTERN.match(wanted) is not None
     if is_name and house.ledger.read(lambda view: _ruling(view, stop_name(kind, wanted))):
         return stop_name(kind, wanted)
-    raise unknown_name(house, kind, wanted, known, say=f"The owner has declared no {kind} of that name.")
+    raise unknown_name(house, str(kind), wanted, known, say=f"The owner has declared no {kind} of that name.")
 
 
 def _ruling(view: View, name: str) -> Ruling | None:

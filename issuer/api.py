@@ -270,6 +270,32 @@ class Issuer:
         """Accept the risk of an unknown effect, for `reason`; with `charge` its held maximum becomes a charge of it."""
         return commands.acknowledge(self._visit("acknowledge"), effect, reason=reason, charge=charge)
 
+    def revoke(
+        self, kind: str, name: str | None = None, person: str | None = None, *, reason: str = "other"
+    ) -> Answer:
+        """Revoke for good: `permit`, `effect`, `approval` (with `person`), `task`, `key`, a name, or `all` (ADM-05).
+
+        `kind` may also be `person`, `actor`, `host`, `operation` or `class`. `reason` is `compromised`, `mistaken`,
+        `superseded`, `left` or `other`.
+        """
+        return commands.revoke(self._visit("revoke"), kind, name, person, reason=reason)
+
+    def freeze(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
+        """Freeze everything, or one name or task, until it is thawed; permits stay as they are."""
+        return commands.freeze(self._visit("freeze"), kind, name, reason=reason)
+
+    def thaw(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
+        """Take a freeze back; what was revoked stays void, and new effects can be made."""
+        return commands.thaw(self._visit("thaw"), kind, name, reason=reason)
+
+    def suspend(self, kind: str, name: str, *, reason: str = "other") -> Answer:
+        """Suspend a `person` or an `actor`: the freeze of that name."""
+        return commands.suspend(self._visit("suspend"), kind, name, reason=reason)
+
+    def resume(self, kind: str, name: str, *, reason: str = "other") -> Answer:
+        """Take a suspension back: the thaw of that name."""
+        return commands.resume(self._visit("resume"), kind, name, reason=reason)
+
     def invocation_open(self, task: str, actor: str, deadline_ms: InstantMs) -> Answer:
         """Open an invocation in `task` until `deadline_ms` (ms since the epoch, at most 31 days ahead) (INV-01)."""
         return commands.invocation_open(self._visit("invocation-open"), task, actor, deadline_ms)

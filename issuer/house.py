@@ -50,6 +50,8 @@ class House:
     open_anew: Callable[[], Ledger]
     now: Callable[[], InstantMs]
     observe: Callable[[str], None]
+    voids_swept: set[tuple[str, int]] = field(default_factory=set)
+    """Revocations, by ruling and instant, under which this process has found nothing void that is still pending."""
 
     @property
     def issuer(self) -> str:

@@ -28,6 +28,7 @@ from issuer.flow.prepare import (
 )
 from issuer.flow.reference import bound_operation, find_effect, missing, open_binding, refuse_target
 from issuer.flow.refusing import RefusedError, collected_since
+from issuer.flow.stops import refuse_stopped
 from issuer.house import House, Locked, Visit
 from issuer.ids import random_bytes
 from issuer.sealing import NONCE_BYTES, ProtectedStoreFull
@@ -159,7 +160,8 @@ def _created(
     locked = Locked(view=view, now=now, path=path, invocation=invocation)
     effect = None if no is not None else drafted_effect(visit, draft, locked)
     if effect is not None:
-        no = refuse_use(visit.house, view, path, effect, stored=False)
+        no = refuse_stopped(view, visit.house, effect)
+        no = no or refuse_use(visit.house, view, path, effect, stored=False)
     if effect is None or no is not None:
         no = no or Refusal(code=RefusalCode.UNKNOWN_REFERENCE, field="task")
         step = Step(transition=spans.refused(visit, no))
@@ -243,6 +245,7 @@ def _held(visit: Visit, effect: Effect) -> Answer:
         locked = Locked(view=view, now=now, path=path, invocation=named(view, current))
         no = (
             _refuse_edited(view, current, effect)
+            or refuse_stopped(view, visit.house, current)
             or refuse_named(current, locked)
             or refuse_path(path, now)
             or refuse_expiry(current, now)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from issuer.clock import LocalTime, local_time
 from issuer.flow.binding import Pinned
+from issuer.flow.stops import directory_now
 from issuer.house import House, Locked
 from issuer.operations.registry import Operation
 from issuer.profile import ActionClass
@@ -201,7 +202,7 @@ def decide(
     facts: Facts | None = None
     try:
         facts = _facts(house, pinned, effect, locked, counted)
-        decision = decide_by_policy(house.bundle, house.directory, facts)
+        decision = decide_by_policy(house.bundle, directory_now(house, locked.view), facts)
     except FactsRefused as refused:
         decision = undecided(house.bundle, refused.reason)
     takes: tuple[CounterTake, ...] = ()

@@ -2,7 +2,7 @@
 
 Rules: ADM-07 (only after the deadline, or when the sender is provably gone; never into anything better), BUD-04 (the
 maximum stays held), REP-05, PER-03 (expired exactly at the instant), BUD-06 (expiry gives back what issuing took),
-INV-02 (an invocation past its deadline failed).
+INV-02 (an invocation past its deadline failed), ADM-05 (what a revocation left void ends as revoked).
 Whoever touches the ledger next does it. Nothing here sends, repeats or inspects.
 """
 
@@ -12,6 +12,7 @@ from typing import Final
 from issuer.flow import spans
 from issuer.flow.content import erase_content
 from issuer.flow.invocations import overdue_steps
+from issuer.flow.stops import sweep_void
 from issuer.house import House, Visit
 from ledger.changes import EffectMoved, Step
 from ledger.model import Claim, Effect, EvidenceClass, InstantMs
@@ -69,13 +70,17 @@ class _Ended:
 
 
 def sweep(visit: Visit) -> int:
-    """End everything that is overdue, orphaned or over; return how many effects and invocations that were.
+    """End everything that is overdue, orphaned, over or void; return how many effects and invocations that were.
 
     Where nothing is due, nothing is written and no writer waits.
 
     Raises:
         Fault: as `ledger.port.Ledger.transact`; then nothing changed.
     """
+    return _sweep_overdue(visit) + sweep_void(visit)
+
+
+def _sweep_overdue(visit: Visit) -> int:
     house = visit.house
     claims = tuple(house.ledger.read(lambda view: view.claims_open()))
     over = house.ledger.read(lambda view: view.effects_over(house.now(), limit=1))

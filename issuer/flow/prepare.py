@@ -22,6 +22,7 @@ from issuer.flow.binding import (
     salted_parts,
 )
 from issuer.flow.refusing import RefusedError, unknown_name
+from issuer.flow.stops import refuse_before_reading
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_effect_id, new_request_key, random_bytes
 from issuer.operations.contract import (
@@ -36,6 +37,7 @@ from issuer.operations.registry import Operation
 from issuer.profile import Profile
 from issuer.profile import unserved as unserved_keys
 from issuer.sealing import Purpose, content_key
+from ledger.authority import StopKind
 from ledger.canonical import canonical_bytes, parse_strict
 from ledger.errors import Malformed
 from ledger.model import (
@@ -228,11 +230,19 @@ def _demand_allowed(house: House, read: ReadAsk) -> None:
     shown = _shown_resource(operation, resource_id, key)
     names = (operation.action_class, operation.name, f"{operation.resource_type}:{shown}")
 
+    stoppable = {
+        StopKind.CLASS: operation.action_class,
+        StopKind.OPERATION: operation.name,
+        StopKind.ACTOR: read.ask.actor,
+        StopKind.PERSON: read.subject,
+    }
+
     def look(view: View) -> Refusal | None:
         task = view.task_named(read.ask.task)
         path = () if task is None else view.path(task.task_id)
         return (
-            refuse_path(path, house.now())
+            refuse_before_reading(view, stoppable)
+            or refuse_path(path, house.now())
             or refuse_actor(path, read.ask.actor, read.subject)
             or refuse_names(path, names)
         )

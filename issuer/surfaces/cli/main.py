@@ -20,6 +20,7 @@ from issuer.surfaces.cli.options import (
     whole_pairs,
 )
 from issuer.surfaces.cli.reconciling import acknowledge, reconcile
+from issuer.surfaces.cli.revoking import actor_group, freeze, person_group, revoke, thaw
 from issuer.surfaces.cli.running import run_with_issuer, trouble
 from issuer.surfaces.cli.tasks import task_group
 from issuer.wire.codes import Exit
@@ -301,6 +302,11 @@ def clock_accept(settings: Settings) -> None:
 
 group.add_command(reconcile)
 group.add_command(acknowledge)
+group.add_command(revoke)
+group.add_command(freeze)
+group.add_command(thaw)
+group.add_command(person_group)
+group.add_command(actor_group)
 group.add_command(task_group)
 group.add_command(invocation_group)
 group.add_command(obligation_group)

@@ -1,4 +1,7 @@
-"""Rulings, waits and approvals in a bare ledger: the steps that the core commits, in their smallest form."""
+"""Rulings, waits and approvals in a ledger: the steps that the core commits, in their smallest form.
+
+Their spans say what the vocabulary asks of them, so that the ledger of a real issuer takes them as well.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,10 +18,10 @@ from ledger.changes import (
     RulingMade,
     Step,
 )
-from ledger.model import AttributeValue, Effect, InstantMs, Transition, TransitionName
+from ledger.model import AttributeValue, CounterTake, Effect, InstantMs, Permit, Transition, TransitionName
 from ledger.port import Ledger, Verdict
 from ledger.states import EffectState
-from tests.support.ledgers import START, commit_steps, moving
+from tests.support.ledgers import START, commit_steps, moving, permitting
 
 KEY: Final = "SHA256:" + "k" * 42 + "A"
 SIGNED: Final = "-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----\n"
@@ -87,6 +90,16 @@ def dropping(*names: str) -> Step:
     return Step(transition=Transition(name=TransitionName.PROBE, story="led"), changes=(dropped,))
 
 
+def _about(effect: Effect) -> dict[str, AttributeValue]:
+    return {
+        **_MODE,
+        "permit.task.id": effect.task_id,
+        "permit.actor": effect.actor,
+        "permit.subject": effect.subject,
+        "permit.operation": effect.operation,
+    }
+
+
 def new_wait(effect: Effect, **changed: Any) -> ApprovalWait:
     """Return a wait for one person of one group."""
     made: dict[str, Any] = {
@@ -102,6 +115,7 @@ def asking(effect: Effect, **changed: Any) -> Step:
     """Return the step by which an effect begins to wait for people."""
     wait = new_wait(effect, **changed)
     told: dict[str, AttributeValue] = {
+        **_about(effect),
         "permit.statement.digest": wait.statement_digest.hex(),
         "permit.approvers": tuple(f"{group}={count}" for group, count in sorted(wait.approvers.items())),
     }
@@ -126,6 +140,7 @@ def approving(effect: Effect, person: str = "u-bo", **changed: Any) -> Step:
     """Return the step by which one person says yes."""
     approval = new_approval(effect, person, **changed)
     told: dict[str, AttributeValue] = {
+        **_about(effect),
         "permit.signer": approval.person,
         "permit.statement.digest": STATEMENT.hex(),
         "permit.key.fingerprint": approval.key,
@@ -137,6 +152,25 @@ def approving(effect: Effect, person: str = "u-bo", **changed: Any) -> Step:
         attributes=told,
     )
     return Step(transition=transition, changes=(ApprovalGiven(approval=approval),))
+
+
+def declining(effect: Effect, person: str = "u-bo") -> Step:
+    """Return the step by which a person says no to a waiting effect."""
+    told: dict[str, AttributeValue] = {**_about(effect), "permit.signer": person, "permit.reason": "declined"}
+    moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.DECLINED)
+    transition = replace(moving(effect, EffectState.DECLINED), attributes=told)
+    return Step(transition=transition, changes=(moved,))
+
+
+def permitting_approved(effect: Effect, permit: Permit, takes: tuple[CounterTake, ...]) -> Step:
+    """Return the step that issues a permit for an effect that was approved."""
+    told: dict[str, AttributeValue] = {
+        **_about(effect),
+        "permit.tier": str(permit.tier),
+        "permit.expires_ms": permit.expires_ms,
+    }
+    step = permitting(effect, permit, takes)
+    return replace(step, transition=replace(step.transition, attributes=told))
 
 
 def approve(ledger: Ledger, effect: Effect, person: str = "u-bo") -> None:

@@ -62,11 +62,6 @@ UNSERVED: Final = (
         sentence="The issuer does not commit by itself after an approval yet.",
         used_by=_operations(lambda operation: operation.after_approval is not None),
     ),
-    Unserved(
-        pattern="operation.*.notify",
-        sentence="No command is run to notify people yet.",
-        used_by=_operations(lambda operation: bool(operation.notify)),
-    ),
 )
 
 

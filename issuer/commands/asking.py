@@ -31,6 +31,7 @@ from issuer.flow.refusing import RefusedError, collected_since
 from issuer.flow.stops import refuse_stopped
 from issuer.house import House, Locked, Visit
 from issuer.ids import random_bytes
+from issuer.notifying import tell_awaiting, tell_nearly_full
 from issuer.sealing import NONCE_BYTES, ProtectedStoreFull
 from issuer.wire import Answer, code_of
 from ledger.changes import EffectPrepared, Step
@@ -96,6 +97,8 @@ def _requested(visit: Visit, ask: Ask, *, hold: bool) -> Answer:
     is_ours = effect is not None and effect.effect_id == draft.effect_id
     if draft.pinned.has_protected and not (is_ours and committed.refusal is None):
         visit.house.protected.erase(draft.effect_id, durable=False)
+    if is_ours:
+        _tell(visit.house, committed)
     known = committed.value.collected or (None if is_ours else effect)
     return _answer(visit.house, committed) if known is None else _again(visit, read, known)
 
@@ -201,6 +204,14 @@ def _issued(effect: Effect, issued: Issued, *, before: tuple[Step, ...] = ()) ->
     )
 
 
+def _tell(house: House, committed: Committed[_Requested]) -> None:
+    """Tell people of what this request itself brought about: a wait for one of them, a ledger that fills up."""
+    effect = committed.value.effect
+    if effect is not None and effect.state is EffectState.AWAITING_APPROVAL:
+        tell_awaiting(house, effect)
+    tell_nearly_full(house)
+
+
 def _answer(house: House, committed: Committed[_Requested]) -> Answer:
     requested = committed.value
     if committed.refusal is not None:
@@ -261,6 +272,7 @@ def _held(visit: Visit, effect: Effect) -> Answer:
     after = committed.value.effect
     if after is not None and after.state is EffectState.DENIED:
         erase_content(visit.house, (effect,))
+    _tell(visit.house, committed)
     return _answer(visit.house, committed)
 
 

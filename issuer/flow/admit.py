@@ -28,6 +28,7 @@ from issuer.flow.seal import seal_holds
 from issuer.flow.stops import VOID, refuse_stopped, revoked_step, void_by
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_claim
+from issuer.notifying import tell_unknown
 from ledger.budgets import refuse_cost, reserved_lines
 from ledger.changes import CostReserved, DecisionRecorded, EffectMoved, PermitUsed, Step
 from ledger.errors import Broken
@@ -143,6 +144,8 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
     committed = visit.house.ledger.transact(decide_under_lock)
     if committed.refusal is not None and committed.refusal.code in {RefusalCode.EXPIRED, RefusalCode.REVOKED}:
         erase_content(visit.house, (effect,))
+    if committed.value.effect.state is EffectState.UNKNOWN:
+        tell_unknown(visit.house, committed.value.effect)
     return committed
 
 

@@ -159,8 +159,10 @@ def test_what_is_wrong_with_the_issuer_is_told_once_an_hour(tmp_path: Path) -> N
         made.sink.with_suffix(".away").rename(made.sink)
     with made.open(clock=lambda: InstantMs(now_ms() + HOUR_MS)) as later:
         later.clock_accept()
-        assert later.task_freeze("t1").code == "frozen"
-    assert [told["notice"] for told in told_in(made)] == ["frozen", "sink_down", "frozen"]
+        assert later.freeze("actor", "agent-8").code == "suspended_now"
+    told = told_in(made)
+    assert [one["notice"] for one in told] == ["frozen", "sink_down", "frozen"]
+    assert told[2]["reference"] == "actor:agent-8"
 
 
 @pytest.mark.spec("LED-02")

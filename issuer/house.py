@@ -13,6 +13,7 @@ from issuer.caller import Caller
 from issuer.instance import Instance
 from issuer.operations.registry import Operation
 from issuer.profile import Profile
+from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, ProtectedStore
 from ledger.invocations import Invocation
 from ledger.model import AttributeValue, InstantMs, PathNode, Unit
@@ -29,6 +30,8 @@ class House:
     """One issuer, open.
 
     Attributes:
+        ledger: refuses what is decided under another revision than the one in force (POL-07).
+        revision: the digest of the owner's files that everything here was read from: 64 hex digits.
         units: every unit that some operation costs.
         ballast: the room that is kept for outcomes.
         open_anew: opens the same ledger once more, for an outcome that the open one could not take.
@@ -37,7 +40,8 @@ class House:
     """
 
     profile: Profile
-    ledger: Ledger
+    revision: str
+    ledger: RevisedLedger
     ring: KeyRing
     protected: ProtectedStore
     bundle: Bundle

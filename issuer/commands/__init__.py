@@ -2,7 +2,9 @@
 
 __all__ = [
     "acknowledge",
+    "activate",
     "admit_host",
+    "audit_changes",
     "clock_accept",
     "commit",
     "dispatch_child",
@@ -22,6 +24,7 @@ __all__ = [
     "report",
     "request",
     "request_held",
+    "revisions",
     "show",
     "show_content",
     "task_accept_overrun",
@@ -52,6 +55,7 @@ from issuer.commands.invocations import (
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.reconciling import acknowledge, reconcile
+from issuer.commands.revisions import activate, audit_changes, revisions
 from issuer.commands.task_changes import (
     task_accept_overrun,
     task_close,

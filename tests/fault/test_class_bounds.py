@@ -46,7 +46,7 @@ def rewrite(shop: Shop, old: str, new: str) -> None:
     text = shop.made.profile.read_text(encoding="utf-8")
     assert text.count(old) == 1
     shop.made.profile.write_text(text.replace(old, new), encoding="utf-8")
-    activated(shop.made.profile)
+    activated(shop.made.profile, clock=shop.issuer._house.now)
 
 
 def midnight(clock: Clock, *, before_ms: int = 300_000) -> None:

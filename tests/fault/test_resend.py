@@ -177,7 +177,7 @@ def test_a_contract_that_changed_since_sends_nothing_again(shop: Inquiry) -> Non
     text = shop.made.profile.read_text(encoding="utf-8")
     assert "[201], failed = [409]" in text
     shop.made.profile.write_text(text.replace("failed = [409]", "failed = [409, 410]"), encoding="utf-8")
-    activated(shop.made.profile)
+    activated(shop.made.profile, clock=shop.clock)
     assert no(resent(shop, effect)) == ("unsupported", "contract")
     assert len(shop.service.requests) == 1
 

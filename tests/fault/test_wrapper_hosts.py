@@ -35,7 +35,7 @@ class Ground:
         text = self.made.profile.read_text()
         assert old in text
         self.made.profile.write_text(text.replace(old, new))
-        activated(self.made.profile)
+        activated(self.made.profile, clock=lambda: self.now)
 
 
 @pytest.fixture

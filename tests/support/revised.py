@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from issuer import Issuer
+from issuer.commands import activate
 from issuer.wire import Answer
 from ledger.canonical import parse_strict
 from ledger.model import SpanRow
 
 
 def activated(profile: Path, revision: str | None = None, **options: Any) -> str:
-    """Put the files beside `profile` in force; they must be good and new. Return the digest."""
-    answer: Answer = Issuer.activate(profile, revision, **options)
+    """Put the files beside `profile` in force, where they are not; they must be good. Return the digest.
+
+    `options` are those of `issuer.commands.activate`: the clock of a test that moves it, and adapters.
+    """
+    answer: Answer = activate(profile, revision, **options)
+    if answer.code == "nothing_to_change":
+        return ""
     if answer.code != "activated":
         raise AssertionError(f"not activated: {answer.code}: {answer.say}")
     return str(answer.more["revision"])

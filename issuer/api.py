@@ -235,6 +235,36 @@ class Issuer:
         restated = Restated(payload=payload, task=task, actor=actor)
         return self._done("commit", lambda visit: commands.commit(visit, effect, restated))
 
+    def approvals(self) -> Answer:
+        """List what waits for people, with whom is asked and who has said yes."""
+        return self._done("approvals", commands.approvals)
+
+    def statement(self, effect: str, *, decline: str | None = None, reference: str | None = None) -> Answer:
+        """Show the statement to sign for a yes, or with the reason `decline` for a no; that goes on record."""
+        why = None if decline is None else (decline, reference)
+        return self._done("statement", lambda visit: commands.statement(visit, effect, why))
+
+    def approve(self, effect: str, signature: str) -> Answer:
+        """Count a person's yes: `signature` is the armored OpenSSH signature of the statement (APP-01)."""
+        return self._done("approve", lambda visit: commands.approve(visit, effect, signature))
+
+    def decline(self, effect: str, signature: str, *, reason: str, reference: str | None = None) -> Answer:
+        """Count a person's no, signed over the statement of a no with the same reason and reference (APP-05)."""
+        return self._done(
+            "decline",
+            lambda visit: commands.decline(visit, effect, signature, reason=reason, reference_to=reference),
+        )
+
+    def withdraw(self, effect: str, *, reason: str = "not_needed") -> Answer:
+        """Take a request of this caller back, before it is admitted."""
+        return self._done("withdraw", lambda visit: commands.withdraw(visit, effect, reason))
+
+    def wait(self, effect: str, *, for_ms: int) -> Answer:
+        """Wait until people have answered an effect of this caller, at most `for_ms` milliseconds."""
+        return self._done(
+            "wait", lambda _visit: commands.wait(lambda: self._visit("wait"), effect, for_ms=for_ms)
+        )
+
     def dispatch(self, effect: str, argv: Sequence[str]) -> Answer:
         """Run the host's own command for a permitted effect, once."""
         return self._done("dispatch", lambda visit: commands.dispatch_child(visit, effect, argv))
@@ -271,6 +301,32 @@ class Issuer:
         return self._done(
             "acknowledge", lambda visit: commands.acknowledge(visit, effect, reason=reason, charge=charge)
         )
+
+    def revoke(
+        self, kind: str, name: str | None = None, person: str | None = None, *, reason: str = "other"
+    ) -> Answer:
+        """Revoke for good: `permit`, `effect`, `approval` (with `person`), `task`, `key`, a name, or `all` (ADM-05).
+
+        `kind` may also be `person`, `actor`, `host`, `operation` or `class`. `reason` is `compromised`, `mistaken`,
+        `superseded`, `left` or `other`.
+        """
+        return self._done("revoke", lambda visit: commands.revoke(visit, kind, name, person, reason=reason))
+
+    def freeze(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
+        """Freeze everything, or one name or task, until it is thawed; permits stay as they are."""
+        return self._done("freeze", lambda visit: commands.freeze(visit, kind, name, reason=reason))
+
+    def thaw(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
+        """Take a freeze back; what was revoked stays void, and new effects can be made."""
+        return self._done("thaw", lambda visit: commands.thaw(visit, kind, name, reason=reason))
+
+    def suspend(self, kind: str, name: str, *, reason: str = "other") -> Answer:
+        """Suspend a `person` or an `actor`: the freeze of that name."""
+        return self._done("suspend", lambda visit: commands.suspend(visit, kind, name, reason=reason))
+
+    def resume(self, kind: str, name: str, *, reason: str = "other") -> Answer:
+        """Take a suspension back: the thaw of that name."""
+        return self._done("resume", lambda visit: commands.resume(visit, kind, name, reason=reason))
 
     def invocation_open(self, task: str, actor: str, deadline_ms: InstantMs) -> Answer:
         """Open an invocation in `task` until `deadline_ms` (ms since the epoch, at most 31 days ahead) (INV-01)."""

@@ -12,6 +12,7 @@ from audit import Delivery
 from issuer.caller import Caller
 from issuer.instance import Instance
 from issuer.operations.registry import Operation
+from issuer.places import Places
 from issuer.profile import Profile
 from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, ProtectedStore
@@ -39,6 +40,7 @@ class House:
         observe: told the name of each numbered step as it is reached (`issuer.flow.steps`).
     """
 
+    places: Places
     profile: Profile
     revision: str
     ledger: RevisedLedger
@@ -54,6 +56,8 @@ class House:
     open_anew: Callable[[], Ledger]
     now: Callable[[], InstantMs]
     observe: Callable[[str], None]
+    voids_swept: set[tuple[str, int]] = field(default_factory=set)
+    """Revocations, by ruling and instant, under which this process has found nothing void that is still pending."""
 
     @property
     def issuer(self) -> str:

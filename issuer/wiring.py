@@ -200,6 +200,7 @@ def open_house(
         own_sinks = registered_sinks(profile, ledger)
         refuse_behind_sinks(places, own_sinks, ledger)
         return House(
+            places=places,
             profile=profile,
             revision=revision,
             ledger=RevisedLedger(ledger, None if revision == UNACTIVATED else revision),

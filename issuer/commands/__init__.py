@@ -4,10 +4,14 @@ __all__ = [
     "acknowledge",
     "activate",
     "admit_host",
+    "approvals",
+    "approve",
     "audit_changes",
     "clock_accept",
     "commit",
+    "decline",
     "dispatch_child",
+    "freeze",
     "invocation_cancel",
     "invocation_end",
     "invocation_list",
@@ -24,9 +28,13 @@ __all__ = [
     "report",
     "request",
     "request_held",
+    "resume",
     "revisions",
+    "revoke",
     "show",
     "show_content",
+    "statement",
+    "suspend",
     "task_accept_overrun",
     "task_close",
     "task_freeze",
@@ -36,14 +44,19 @@ __all__ = [
     "task_open",
     "task_show",
     "task_thaw",
+    "thaw",
     "timeline_of",
+    "wait",
+    "withdraw",
 ]
 
+from issuer.commands.approvals import approvals, approve, decline, statement, wait, withdraw
 from issuer.commands.asking import request, request_held
 from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
 from issuer.commands.content import show_content
+from issuer.commands.freezing import freeze, resume, suspend, thaw
 from issuer.commands.invocations import (
     invocation_cancel,
     invocation_end,
@@ -56,6 +69,7 @@ from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.reconciling import acknowledge, reconcile
 from issuer.commands.revisions import activate, audit_changes, revisions
+from issuer.commands.revoking import revoke
 from issuer.commands.task_changes import (
     task_accept_overrun,
     task_close,

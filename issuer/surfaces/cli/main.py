@@ -21,6 +21,7 @@ from issuer.surfaces.cli.options import (
 )
 from issuer.surfaces.cli.reconciling import acknowledge, reconcile
 from issuer.surfaces.cli.revisions import activate, revisions
+from issuer.surfaces.cli.revoking import actor_group, freeze, person_group, revoke, thaw
 from issuer.surfaces.cli.running import run_with_issuer, trouble
 from issuer.surfaces.cli.tasks import task_group
 from issuer.wire.codes import Exit
@@ -311,6 +312,11 @@ group.add_command(activate)
 group.add_command(revisions)
 group.add_command(reconcile)
 group.add_command(acknowledge)
+group.add_command(revoke)
+group.add_command(freeze)
+group.add_command(thaw)
+group.add_command(person_group)
+group.add_command(actor_group)
 group.add_command(task_group)
 group.add_command(invocation_group)
 group.add_command(obligation_group)

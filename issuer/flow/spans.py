@@ -42,7 +42,7 @@ def common(visit: Visit) -> dict[str, AttributeValue]:
     return {
         "permit.mode": visit.house.mode,
         "permit.caller": visit.caller.name,
-        "permit.revision": visit.house.profile.digest,
+        "permit.revision": visit.house.revision,
         "permit.instance": visit.house.instance.name,
     }
 

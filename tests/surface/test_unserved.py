@@ -9,6 +9,7 @@ import pytest
 from issuer.profile import UNSERVED, unserved_reason
 from issuer.setup import initialise
 from tests.support.issuers import STANDARD_PROFILE, Made, permitted, refund, standard_issuer
+from tests.support.revised import activated
 from tests.support.service import Service
 from tests.support.shell import HOUSE, Ran, issuer_here
 from tests.support.ssh import ED25519_TOUCH, touch_key
@@ -63,6 +64,7 @@ def test_it_is_refused_by_its_key_and_nothing_is_prepared_or_sent(tmp_path: Path
             assert text.count(old) == 1
             text = text.replace(old, new)
         made.profile.write_text(text)
+        activated(made.profile)
         keys = {key}
         before = witness(made)
         _assert_unsupported(_request(made, "refund", REFUND), keys)

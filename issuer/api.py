@@ -16,12 +16,15 @@ from issuer.clock import now_ms
 from issuer.closing import let_go
 from issuer.commands.task_scope import ScopeAsk
 from issuer.commands.tasks import NewTask
+from issuer.errors import SetupError
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
-from issuer.house import House, Visit
+from issuer.flow.signed_act import act_statement, with_signature
+from issuer.house import House, SignedText, Visit
 from issuer.operations.admitted_code import Factory
 from issuer.places import Places
 from issuer.terms import CurrentTerms, look_at_terms
+from issuer.tokens import presented_caller, read_token
 from issuer.wire import Answer
 from issuer.wiring import open_house, span_recorder
 from ledger.model import InstantMs, LedgerId
@@ -29,14 +32,35 @@ from ledger.port import SpanRecorder
 from ledger.timekeeping import Uptime
 
 
-class Issuer:
-    """One open issuer and the account that calls it."""
+class _StatedInstead(Exception):  # noqa: N818 - ends a command where its statement was wanted
+    def __init__(self, statement: str) -> None:
+        super().__init__()
+        self.statement = statement
 
-    def __init__(self, house: House, caller: Caller, current: Callable[[], House]) -> None:
-        """Use `Issuer.open`; `current` gives the house under the terms in force."""
+
+class Issuer:
+    """One open issuer and who calls it: the account of this process, or a host or actor by its token."""
+
+    def __init__(
+        self,
+        house: House,
+        caller: Caller,
+        current: Callable[[], House],
+        *,
+        token: str | None = None,
+        text: SignedText | None = None,
+        stated_by: str | None = None,
+    ) -> None:
+        """Use `Issuer.open`; `current` gives the house under the terms in force.
+
+        With `token` the caller is whoever that belongs to, under the profile that is then in force.
+        """
         self._house = house
         self._caller = caller
+        self._token = token
         self._current = current
+        self._text = text
+        self._stated_by = stated_by
 
     @classmethod
     def open(
@@ -50,6 +74,7 @@ class Issuer:
         further_sinks: Sequence[Sink] = (),
         adapters: Mapping[str, Factory] = MappingProxyType({}),
         reading: bool = False,
+        token: str | None = None,
     ) -> Self:
         """Open the issuer whose profile is at `profile`.
 
@@ -59,7 +84,7 @@ class Issuer:
         name, for operations with `python`; each is held to the admitted digest, as an installed one is (OPR-02).
 
         With `reading` it is opened to look at what is on record: nothing is permitted, and broken policies are no
-        obstacle.
+        obstacle. With `token` whoever it belongs to calls; whether it counts is asked at each command (SEC-02).
 
         Raises:
             ProfileRefused, BundleRefused, EngineUnfit, SetupError, Fault: it cannot be used; nothing was changed.
@@ -77,10 +102,52 @@ class Issuer:
             reading=reading,
         )
         current = (lambda: house) if reading else CurrentTerms(house, places, seen, adapters).house
-        return cls(house, local_caller(house.profile.people), current)
+        return cls(house, local_caller(house.profile), current, token=token)
 
-    def _visit(self, command: str) -> Visit:
-        return Visit(house=self._current(), caller=self._caller, command=command)
+    def as_caller(self, *, token: str) -> Self:
+        """Return another handle on this issuer, for whoever `token` belongs to; closing either closes both."""
+        return type(self)(self._house, self._caller, self._current, token=token)
+
+    def signed(self, signature: str, statement: str) -> Self:
+        """Return a handle for one act that a person signed: `issuer.signed(signature, statement).task_close("t1")`.
+
+        `statement` is the whole text that `act_statement` or `stated` gave, `signature` the armored text of
+        `ssh-keygen -Y sign -n permit-issuer`. It is good for that command with those arguments, once.
+        """
+        text = SignedText(signature=signature, statement=statement)
+        return type(self)(self._house, self._caller, self._current, token=self._token, text=text)
+
+    def act_statement(self, command: str, arguments: Mapping[str, object], person: str) -> str:
+        """Return what `person` signs for `command` (as refusals name it) with `arguments`, good for ten minutes.
+
+        Raises:
+            RefusedError: the profile has no such person.
+            Malformed: an argument has no canonical form.
+        """
+        return act_statement(self._current(), command, arguments, person)
+
+    def stated(self, person: str, call: Callable[[Self], object]) -> str:
+        """Return what `person` signs for the one command that `call` gives; nothing of it is carried out.
+
+        Raises:
+            RefusedError: the profile has no such person.
+            SetupError: `call` gives no command.
+        """
+        try:
+            call(type(self)(self._house, self._caller, self._current, stated_by=person))
+        except _StatedInstead as stated:
+            return stated.statement
+        raise SetupError("no_command", "There is no command to sign.")
+
+    def _visit(self, command: str, **arguments: object) -> Visit:
+        house = self._current()
+        if self._stated_by is not None:
+            raise _StatedInstead(act_statement(house, command, arguments, self._stated_by))
+        caller, token = self._caller, self._token
+        if token is not None:
+            caller = presented_caller(house.profile, read_token(token))
+        visit = Visit(house=house, caller=caller, command=command)
+        return visit if self._text is None else with_signature(visit, self._text, arguments)
 
     @property
     def name(self) -> str:
@@ -115,6 +182,18 @@ class Issuer:
         `classes`, `operations` and `resources` (each `Type:id`) name what may be done in it, and how many admissions of
         each, or `inherit` (BUD-06). A root names its classes; a child that says nothing of a kind has its parent's.
         """
+        visit = self._visit(
+            "task-open",
+            name=name,
+            budget=budget,
+            expires_ms=expires_ms,
+            parent=parent,
+            subject=subject,
+            actors=actors,
+            classes=classes,
+            operations=operations,
+            resources=resources,
+        )
         ask = NewTask(
             name=name,
             parent=parent,
@@ -124,7 +203,7 @@ class Issuer:
             expires_ms=expires_ms,
             scope=ScopeAsk(classes=classes, operations=operations, resources=resources),
         )
-        return commands.task_open(self._visit("task-open"), ask)
+        return commands.task_open(visit, ask)
 
     def clock_accept(self) -> Answer:
         """Believe the clock as it reads now, after it ran behind or jumped ahead (PER-03)."""
@@ -132,11 +211,11 @@ class Issuer:
 
     def ledger_collect(self, *, early: bool = False) -> Answer:
         """Turn what is over into tombstones; with `early` also what would be kept longer to be looked at (LED-02)."""
-        return commands.ledger_collect(self._visit("ledger-collect"), early=early)
+        return commands.ledger_collect(self._visit("ledger-collect", early=early), early=early)
 
     def task_show(self, name: str) -> Answer:
         """Show one task with its budget."""
-        return commands.task_show(self._visit("task-show"), name)
+        return commands.task_show(self._visit("task-show", name=name), name)
 
     def task_list(self) -> Answer:
         """List every task."""
@@ -144,27 +223,29 @@ class Issuer:
 
     def task_close(self, name: str) -> Answer:
         """Close a task for good."""
-        return commands.task_close(self._visit("task-close"), name)
+        return commands.task_close(self._visit("task-close", name=name), name)
 
     def task_freeze(self, name: str) -> Answer:
         """Freeze a task: it and all below it admit nothing until it is thawed."""
-        return commands.task_freeze(self._visit("task-freeze"), name)
+        return commands.task_freeze(self._visit("task-freeze", name=name), name)
 
     def task_thaw(self, name: str) -> Answer:
         """Open a frozen task again."""
-        return commands.task_thaw(self._visit("task-thaw"), name)
+        return commands.task_thaw(self._visit("task-thaw", name=name), name)
 
     def task_grant(self, name: str, *, budget: Mapping[str, int]) -> Answer:
         """Add to a task's own ceilings."""
-        return commands.task_grant(self._visit("task-grant"), name, budget)
+        return commands.task_grant(self._visit("task-grant", name=name, budget=budget), name, budget)
 
     def task_lower(self, name: str, *, budget: Mapping[str, int]) -> Answer:
         """Lower a task's own ceilings to what is given, be it below what is used; or give one where it inherited."""
-        return commands.task_lower(self._visit("task-lower"), name, budget)
+        return commands.task_lower(self._visit("task-lower", name=name, budget=budget), name, budget)
 
     def task_accept_overrun(self, name: str, *, unit: str | None = None) -> Answer:
         """Count the overrun of a task as spent, in one unit or in all; it blocks at that task no more."""
-        return commands.task_accept_overrun(self._visit("task-accept-overrun"), name, unit)
+        return commands.task_accept_overrun(
+            self._visit("task-accept-overrun", name=name, unit=unit), name, unit
+        )
 
     def request(
         self,
@@ -237,11 +318,14 @@ class Issuer:
 
     def reconcile(self, effect: str, *, resend: bool = False) -> Answer:
         """Look once at what became of an effect; with `resend`, send it again under its key where that is safe."""
-        return commands.reconcile(self._visit("reconcile"), effect, self._current, resend=resend)
+        return commands.reconcile(
+            self._visit("reconcile", effect=effect, resend=resend), effect, self._current, resend=resend
+        )
 
     def acknowledge(self, effect: str, *, reason: str, charge: bool = False) -> Answer:
         """Accept the risk of an unknown effect, for `reason`; with `charge` its held maximum becomes a charge of it."""
-        return commands.acknowledge(self._visit("acknowledge"), effect, reason=reason, charge=charge)
+        visit = self._visit("acknowledge", effect=effect, reason=reason, charge=charge)
+        return commands.acknowledge(visit, effect, reason=reason, charge=charge)
 
     def invocation_open(self, task: str, actor: str, deadline_ms: InstantMs) -> Answer:
         """Open an invocation in `task` until `deadline_ms` (ms since the epoch, at most 31 days ahead) (INV-01)."""
@@ -269,8 +353,9 @@ class Issuer:
 
     def show(self, effect: str, *, content: bool = False) -> Answer:
         """Show one effect; with `content` the sensitive fields of its payload, once that is on record (LED-03)."""
-        visit = self._visit("show")
-        return commands.show_content(visit, effect) if content else commands.show(visit, effect)
+        if content:
+            return commands.show_content(self._visit("show-content", effect=effect), effect)
+        return commands.show(self._visit("show", effect=effect), effect)
 
     def list(self, states: Sequence[str] = ()) -> Answer:
         """List effects, in `states` where some are named."""
@@ -279,6 +364,14 @@ class Issuer:
     def timeline(self, effect: str) -> Answer:
         """Show the whole story of one effect."""
         return commands.timeline_of(self._visit("audit-timeline"), effect)
+
+    def host_token(self, name: str, *, revoke: bool = False) -> Answer:
+        """Make a host's credential, shown once in `more.token`; the one before is void. With `revoke` none follows."""
+        return commands.host_token(self._visit("host-token", name=name, revoke=revoke), name, revoke=revoke)
+
+    def actor_token(self, name: str, *, revoke: bool = False) -> Answer:
+        """Make an actor's own credential, shown once in `more.token`; the one before is void."""
+        return commands.actor_token(self._visit("actor-token", name=name, revoke=revoke), name, revoke=revoke)
 
     @staticmethod
     def ledger_check(profile: str | Path) -> Answer:

@@ -92,6 +92,17 @@ def load_policies(profile: Profile, places: Places, *, reading: bool = False) ->
     return load_bundle(read_policies(places.policies), catalogue), build_directory(profile, catalogue)
 
 
+def late_policies(profile: Profile, places: Places) -> Bundle:
+    """Return the owner's policies for a house that only reads, so that people can be asked about; or none that permits.
+
+    They are read when somebody wants to see what is not their own, and broken ones permit nobody (POL-04).
+    """
+    try:
+        return load_policies(profile, places)[0]
+    except (BundleRefused, EngineUnfit, SetupError, OSError, ValueError):
+        return load_policies(profile, places, reading=True)[0]
+
+
 def read_terms(places: Places, *, reading: bool = False, adapters: Handed = MappingProxyType({})) -> Terms:
     """Read profile, policies and registries, or refuse them as a whole.
 

@@ -6,7 +6,7 @@ AUD-02 (zero required sinks refuse to start; a sink stands where the ledger says
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -24,7 +24,7 @@ from issuer.places import Places
 from issuer.profile import Profile
 from issuer.sealing import KeyRing, KeysUnavailable, ProtectedStore, StorageFault
 from issuer.sealing.authenticator import RingAuthenticator
-from issuer.terms import read_terms
+from issuer.terms import late_policies, read_terms
 from issuer.upgrading import upgraded_keys
 from issuer.version import VERSION
 from ledger.errors import LedgerCorrupt, LedgerUnavailable
@@ -213,6 +213,7 @@ def open_house(
             open_anew=open_anew,
             now=clock,
             observe=observe,
+            late_bundle=cache(partial(late_policies, profile, places)) if reading else None,
         )
     except BaseException:
         ledger.close()

@@ -1,7 +1,8 @@
 """Who exists: people, actors and their groups, as one immutable revision that policies can ask about.
 
 Rules: names are unique; every actor answers to a person of the same directory; nothing refers to what is
-not in it (a dangling reference makes a Cedar forbid be skipped). A person's roles are parents, as groups are. Equal directories have the equal
+not in it (a dangling reference makes a Cedar forbid be skipped). A person's roles are parents, as groups are.
+Equal directories have the equal
 `revision`, in every process. Names are used verbatim as Cedar ids: normalisation (NFC, case) is done by
 whoever reads the owner's profile, before this.
 

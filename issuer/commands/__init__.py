@@ -2,10 +2,12 @@
 
 __all__ = [
     "acknowledge",
+    "actor_token",
     "admit_host",
     "clock_accept",
     "commit",
     "dispatch_child",
+    "host_token",
     "invocation_cancel",
     "invocation_end",
     "invocation_list",
@@ -41,6 +43,7 @@ from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
 from issuer.commands.content import show_content
+from issuer.commands.credentials import actor_token, host_token
 from issuer.commands.invocations import (
     invocation_cancel,
     invocation_end,

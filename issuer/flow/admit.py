@@ -5,8 +5,8 @@ again), EFF-07 (nothing is widened to a changed target), LED-06. Under the lock,
   1. where the effect stands; an orphaned admission ends here   2. its permit: there, unused, in time, and no
   admission of it in the trail   3. its row is genuine and the one that was opened, and the seal opens
   4. the invocation that it names, the task and its ancestors, and what they name   5. the object's preconditions,
-  looked at just before   6. policy and the bounds of the class, again   7. the budget at every level, and space for the
-  outcome   8. consume, claim, reserve, span.
+  looked at just before   6. whose call it is, policy and the bounds of the class, again   7. the budget at every
+  level, and space for the outcome   8. consume, claim, reserve, span.
 Next: step 6, `issuer.flow.dispatch`, which only the winner reaches.
 """
 
@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from issuer.caller import refuse_caller, refuse_speaker
 from issuer.flow import spans
 from issuer.flow.binding import Pinned
 from issuer.flow.capacity import refuse_space
@@ -123,6 +124,7 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
             return Verdict(value=Admitted(effect=lost), refusal=no, steps=(orphaned,))
         locked = Locked(view=view, now=now, path=view.path(current.task_id), invocation=named(view, current))
         no_yet = _refuse_before_policy(visit.house, current, locked, attempt.target)
+        no_yet = no_yet or _refuse_calling(visit, view, current)  # 6
         if no_yet is None and current.binding_digest != effect.binding_digest:
             # What will be sent was opened from the earlier row, so it must be this one, not only a genuine one.
             no_yet = Refusal(code=RefusalCode.PERMIT_BROKEN, field="binding")
@@ -158,6 +160,12 @@ def _refuse_before_policy(
         or refuse_scope(locked.path, effect)
         or target  # 5
     )
+
+
+def _refuse_calling(visit: Visit, view: View, effect: Effect) -> Refusal | None:
+    """Refuse a caller whose credential is void by now, or that may not speak for this actor or person any more."""
+    no = refuse_caller(view, visit.caller)
+    return no or refuse_speaker(visit.caller, effect.actor, effect.subject)
 
 
 def _refuse_row(view: View, effect: Effect) -> Refusal | None:

@@ -293,7 +293,7 @@ def test_two_operations_that_differ_in_name_only_have_two_digests() -> None:
 @pytest.mark.spec("OPR-01", "OPR-03")
 def test_what_is_not_served_yet_is_named_key_by_key() -> None:
     profile = parsed()
-    everywhere = ("mode", "audit.sink.far", "audit.checkpoint", "host.desk.login", "host.shed.login")
+    everywhere = ("mode", "audit.sink.far", "audit.checkpoint", "person.yuki.login")
     assert unserved(profile, None) == everywhere
     assert unserved(profile, "pay") == (
         *everywhere,
@@ -307,7 +307,7 @@ def test_what_is_not_served_yet_is_named_key_by_key() -> None:
     with pytest.raises(KeyError):
         unserved(profile, "nothing")
     with pytest.raises(KeyError):
-        unserved_reason("person.kenji.login")
+        unserved_reason("person.kenji.key")
 
 
 def test_an_operation_is_not_blamed_for_another_whose_name_begins_alike() -> None:

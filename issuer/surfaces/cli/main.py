@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from issuer.surfaces.cli.credentials import actor_group, host_group
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
 from issuer.surfaces.cli.options import (
     Settings,
     common,
     payload_bytes,
     settings_of,
+    signable,
     whole_pairs,
 )
 from issuer.surfaces.cli.reconciling import acknowledge, reconcile
@@ -279,6 +281,7 @@ def ledger_restore(settings: Settings, file: Path) -> None:
 
 @ledger.command("collect")
 @click.option("--early", is_flag=True, help="Also what would be kept longer, only to be looked at.")
+@signable
 @common
 def ledger_collect(settings: Settings, early: bool) -> None:
     """Turn what is over into tombstones. What is unresolved or live is never touched; permits stay spent."""
@@ -293,6 +296,7 @@ def ledger_clock(settings: Settings) -> None:
 
 
 @ledger_clock.command("accept")
+@signable
 @common
 def clock_accept(settings: Settings) -> None:
     """Believe the clock as it reads now; what was prepared in a time that never was ends."""
@@ -302,6 +306,8 @@ def clock_accept(settings: Settings) -> None:
 group.add_command(reconcile)
 group.add_command(acknowledge)
 group.add_command(task_group)
+group.add_command(host_group)
+group.add_command(actor_group)
 group.add_command(invocation_group)
 group.add_command(obligation_group)
 

@@ -291,6 +291,33 @@ class Issuer:
         restated = Restated(payload=payload, task=task, actor=actor)
         return commands.commit(self._visit("commit"), effect, restated)
 
+    def approvals(self) -> Answer:
+        """List what waits for people, with whom is asked and who has said yes."""
+        return commands.approvals(self._visit("approvals"))
+
+    def statement(self, effect: str, *, decline: str | None = None, reference: str | None = None) -> Answer:
+        """Show the statement to sign for a yes, or with the reason `decline` for a no; that goes on record."""
+        why = None if decline is None else (decline, reference)
+        return commands.statement(self._visit("statement"), effect, why)
+
+    def approve(self, effect: str, signature: str) -> Answer:
+        """Count a person's yes: `signature` is the armored OpenSSH signature of the statement (APP-01)."""
+        return commands.approve(self._visit("approve"), effect, signature)
+
+    def decline(self, effect: str, signature: str, *, reason: str, reference: str | None = None) -> Answer:
+        """Count a person's no, signed over the statement of a no with the same reason and reference (APP-05)."""
+        return commands.decline(
+            self._visit("decline"), effect, signature, reason=reason, reference_to=reference
+        )
+
+    def withdraw(self, effect: str, *, reason: str = "not_needed") -> Answer:
+        """Take a request of this caller back, before it is admitted."""
+        return commands.withdraw(self._visit("withdraw"), effect, reason)
+
+    def wait(self, effect: str, *, for_ms: int) -> Answer:
+        """Wait until people have answered an effect of this caller, at most `for_ms` milliseconds."""
+        return commands.wait(lambda: self._visit("wait"), effect, for_ms=for_ms)
+
     def dispatch(self, effect: str, argv: Sequence[str]) -> Answer:
         """Run the host's own command for a permitted effect, once."""
         return commands.dispatch_child(self._visit("dispatch"), effect, argv)
@@ -326,6 +353,41 @@ class Issuer:
         """Accept the risk of an unknown effect, for `reason`; with `charge` its held maximum becomes a charge of it."""
         visit = self._visit("acknowledge", effect=effect, reason=reason, charge=charge)
         return commands.acknowledge(visit, effect, reason=reason, charge=charge)
+
+    def revoke(
+        self, kind: str, name: str | None = None, person: str | None = None, *, reason: str = "other"
+    ) -> Answer:
+        """Revoke for good: `permit`, `effect`, `approval` (with `person`), `task`, `key`, a name, or `all` (ADM-05).
+
+        `kind` may also be `person`, `actor`, `host`, `operation` or `class`. `reason` is `compromised`, `mistaken`,
+        `superseded`, `left` or `other`.
+        """
+        visit = self._visit("revoke", kind=kind, name=name, person=person, reason=reason)
+        return commands.revoke(visit, kind, name, person, reason=reason)
+
+    def freeze(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
+        """Freeze everything, or one name or task, until it is thawed; permits stay as they are."""
+        return commands.freeze(
+            self._visit("freeze", kind=kind, name=name, reason=reason), kind, name, reason=reason
+        )
+
+    def thaw(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
+        """Take a freeze back; what was revoked stays void, and new effects can be made."""
+        return commands.thaw(
+            self._visit("thaw", kind=kind, name=name, reason=reason), kind, name, reason=reason
+        )
+
+    def suspend(self, kind: str, name: str, *, reason: str = "other") -> Answer:
+        """Suspend a `person` or an `actor`: the freeze of that name."""
+        return commands.suspend(
+            self._visit("suspend", kind=kind, name=name, reason=reason), kind, name, reason=reason
+        )
+
+    def resume(self, kind: str, name: str, *, reason: str = "other") -> Answer:
+        """Take a suspension back: the thaw of that name."""
+        return commands.resume(
+            self._visit("resume", kind=kind, name=name, reason=reason), kind, name, reason=reason
+        )
 
     def invocation_open(self, task: str, actor: str, deadline_ms: InstantMs) -> Answer:
         """Open an invocation in `task` until `deadline_ms` (ms since the epoch, at most 31 days ahead) (INV-01)."""
@@ -365,13 +427,13 @@ class Issuer:
         """Show the whole story of one effect."""
         return commands.timeline_of(self._visit("audit-timeline"), effect)
 
-    def host_token(self, name: str, *, revoke: bool = False) -> Answer:
-        """Make a host's credential, shown once in `more.token`; the one before is void. With `revoke` none follows."""
-        return commands.host_token(self._visit("host-token", name=name, revoke=revoke), name, revoke=revoke)
+    def host_token(self, name: str) -> Answer:
+        """Make a host's credential, shown once in `more.token`; the one before is void (SEC-02)."""
+        return commands.host_token(self._visit("host-token", name=name), name)
 
-    def actor_token(self, name: str, *, revoke: bool = False) -> Answer:
-        """Make an actor's own credential, shown once in `more.token`; the one before is void."""
-        return commands.actor_token(self._visit("actor-token", name=name, revoke=revoke), name, revoke=revoke)
+    def actor_token(self, name: str) -> Answer:
+        """Make an actor's own credential, shown once in `more.token`; the one before is void (SEC-02)."""
+        return commands.actor_token(self._visit("actor-token", name=name), name)
 
     @staticmethod
     def ledger_check(profile: str | Path) -> Answer:

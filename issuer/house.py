@@ -12,6 +12,7 @@ from audit import Delivery
 from issuer.caller import Caller
 from issuer.instance import Instance
 from issuer.operations.registry import Operation
+from issuer.places import Places
 from issuer.profile import Profile
 from issuer.sealing import KeyRing, ProtectedStore
 from ledger.invocations import Invocation
@@ -39,6 +40,7 @@ class House:
         is_strict: strictness that something else than the profile demands; tests alone do yet.
     """
 
+    places: Places
     profile: Profile
     ledger: Ledger
     ring: KeyRing
@@ -53,6 +55,8 @@ class House:
     open_anew: Callable[[], Ledger]
     now: Callable[[], InstantMs]
     observe: Callable[[str], None]
+    voids_swept: set[tuple[str, int]] = field(default_factory=set)
+    """Revocations, by ruling and instant, under which this process has found nothing void that is still pending."""
     late_bundle: Callable[[], Bundle] | None = None
     is_strict: bool = False
 

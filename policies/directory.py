@@ -2,9 +2,8 @@
 
 Rules: names are unique; every actor answers to a person of the same directory; nothing refers to what is
 not in it (a dangling reference makes a Cedar forbid be skipped). A person's roles are parents, as groups are.
-Equal directories have the equal
-`revision`, in every process. Names are used verbatim as Cedar ids: normalisation (NFC, case) is done by
-whoever reads the owner's profile, before this.
+Equal directories have the equal `revision`, in every process. Names are used verbatim as Cedar ids:
+normalisation (NFC, case) is done by whoever reads the owner's profile, before this.
 
 Not here: who may log in, and keys. Next: `policies.facts` adds what one request asks about.
 """

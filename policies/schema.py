@@ -66,7 +66,7 @@ ACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "observe": (ISSUER_TYPE, EFFECT_TYPE),
         "reconcile": (EFFECT_TYPE,),
         "acknowledge": (EFFECT_TYPE,),
-        "revoke": (ISSUER_TYPE, EFFECT_TYPE),
+        "revoke": (ISSUER_TYPE,),
         "activate": (ISSUER_TYPE,),
     },
 )

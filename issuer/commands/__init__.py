@@ -4,9 +4,13 @@ __all__ = [
     "acknowledge",
     "actor_token",
     "admit_host",
+    "approvals",
+    "approve",
     "clock_accept",
     "commit",
+    "decline",
     "dispatch_child",
+    "freeze",
     "host_token",
     "invocation_cancel",
     "invocation_end",
@@ -24,8 +28,12 @@ __all__ = [
     "report",
     "request",
     "request_held",
+    "resume",
+    "revoke",
     "show",
     "show_content",
+    "statement",
+    "suspend",
     "task_accept_overrun",
     "task_close",
     "task_freeze",
@@ -35,15 +43,20 @@ __all__ = [
     "task_open",
     "task_show",
     "task_thaw",
+    "thaw",
     "timeline_of",
+    "wait",
+    "withdraw",
 ]
 
+from issuer.commands.approvals import approvals, approve, decline, statement, wait, withdraw
 from issuer.commands.asking import request, request_held
 from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
 from issuer.commands.content import show_content
 from issuer.commands.credentials import actor_token, host_token
+from issuer.commands.freezing import freeze, resume, suspend, thaw
 from issuer.commands.invocations import (
     invocation_cancel,
     invocation_end,
@@ -55,6 +68,7 @@ from issuer.commands.invocations import (
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.reconciling import acknowledge, reconcile
+from issuer.commands.revoking import revoke
 from issuer.commands.task_changes import (
     task_accept_overrun,
     task_close,

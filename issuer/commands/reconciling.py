@@ -54,6 +54,8 @@ _SAYS: Final = {
 _REFUSED_SAYS: Final = {
     "resend_in_flight": "Another resend may still be under way.",
     "sender_not_gone": "Whoever sent it may still be sending, so nothing is sent again.",
+    "revoked": "It is revoked, so nothing is sent again; look at the service.",
+    "suspended": "It is frozen, so nothing is sent again until it is thawed.",
     "key_forgotten": "The service may have forgotten the key by now, so nothing is sent again.",
 }
 
@@ -117,7 +119,9 @@ def _attempted(visit: Visit, effect: Effect, kind: AttemptKind, current: Callabl
         operation = _bound(house, effect)
         demand_resendable(operation)
         pinned, is_contract = open_binding(house, effect, operation), True
-        committed = begin(visit, effect, pinned, kind, is_contract=is_contract, allow=refuse_resend(pinned))
+        committed = begin(
+            visit, effect, pinned, kind, is_contract=is_contract, allow=refuse_resend(house, pinned)
+        )
     else:
         pinned, is_contract = open_to_inspect(house, effect)
         if pinned.operation.inspector is None:

@@ -22,6 +22,7 @@ from issuer.flow.decide import error_words
 from issuer.flow.prepare import refuse_unserved
 from issuer.flow.reference import effect_reference, find_effect
 from issuer.flow.refusing import RefusedError
+from issuer.flow.stops import directory_now
 from issuer.house import Visit
 from ledger.errors import Broken
 from ledger.model import AttributeValue, Effect
@@ -71,6 +72,7 @@ COMMANDS: Final[Mapping[str, Demand]] = MappingProxyType(
         "admit": _agents("admit_host"),
         "report": _agents("report"),
         "withdraw": _agents("withdraw"),
+        "wait": _agents("wait"),
         "show": _agents("show"),
         "list": _agents("list_effects"),
         "audit-timeline": _agents("timeline_of"),
@@ -83,7 +85,9 @@ COMMANDS: Final[Mapping[str, Demand]] = MappingProxyType(
         "show-content": _look("show_content", on_effect=True),
         "task-show": _look("task_show"),
         "task-list": _look("task_list"),
-        "approvals": _look("approvals"),
+        # Who waits for whom is shown to those whom it waits for, and a statement is on record each time (APP-02).
+        "approvals": Demand(functions=("approvals",)),
+        "statement": Demand(functions=("statement",)),
         "revisions": _look("revisions"),
         "audit-changes": _look("audit_changes"),
         "keys-list": _look("keys_list"),
@@ -176,7 +180,8 @@ def decided(visit: Visit, action: str, effect: Effect | None) -> ActDecision:
         now_ms=visit.house.now(),
         effect=fact,
     )
-    return may_act(visit.house.role_bundle, visit.house.directory, facts)
+    directory = visit.house.ledger.read(lambda view: directory_now(visit.house, view))
+    return may_act(visit.house.role_bundle, directory, facts)
 
 
 def act_attributes(decision: ActDecision) -> Mapping[str, AttributeValue]:

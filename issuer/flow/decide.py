@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from issuer.clock import LocalTime, local_time
 from issuer.flow.binding import Pinned
+from issuer.flow.stops import directory_now
 from issuer.house import House, Locked
 from issuer.operations.registry import Operation
 from issuer.profile import ActionClass
@@ -202,7 +203,7 @@ def decide(
     facts: Facts | None = None
     try:
         facts = _facts(house, pinned, effect, locked, counted)
-        decision = decide_by_policy(house.bundle, house.directory, facts)
+        decision = decide_by_policy(house.bundle, directory_now(house, locked.view), facts)
     except FactsRefused as refused:
         decision = undecided(house.bundle, refused.reason)
     takes: tuple[CounterTake, ...] = ()
@@ -234,7 +235,7 @@ def _record(pinned: Pinned, facts: Facts | None, decision: Decision) -> bytes:
             "policies": list(decision.policy_ids),
             "errors": [f"{error.policy_id}:{error.reason}" for error in decision.errors],
             "obligations": list(decision.obligations),
-            "approvers": list(decision.approvers),
+            "approvers": dict(decision.approvers),
             "withheld": withheld,
             "facts": None if facts is None else _snapshot(facts, withheld),
         },

@@ -23,6 +23,7 @@ from issuer.flow.binding import (
     salted_parts,
 )
 from issuer.flow.refusing import RefusedError, unknown_name
+from issuer.flow.stops import refuse_before_reading
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_effect_id, new_request_key, random_bytes
 from issuer.operations.contract import (
@@ -37,6 +38,7 @@ from issuer.operations.registry import Operation
 from issuer.profile import Profile
 from issuer.profile import unserved as unserved_keys
 from issuer.sealing import Purpose, content_key
+from ledger.authority import StopKind
 from ledger.canonical import canonical_bytes, parse_strict
 from ledger.errors import Malformed
 from ledger.model import (
@@ -239,11 +241,19 @@ def _demand_allowed(house: House, read: ReadAsk) -> None:
     shown = _shown_resource(operation, resource_id, key)
     names = (operation.action_class, operation.name, f"{operation.resource_type}:{shown}")
 
+    stoppable = {
+        StopKind.CLASS: operation.action_class,
+        StopKind.OPERATION: operation.name,
+        StopKind.ACTOR: read.ask.actor,
+        StopKind.PERSON: read.subject,
+    }
+
     def look(view: View) -> Refusal | None:
         task = view.task_named(read.ask.task)
         path = () if task is None else view.path(task.task_id)
         return (
-            refuse_path(path, house.now())
+            refuse_before_reading(view, stoppable)
+            or refuse_path(path, house.now())
             or refuse_actor(path, read.ask.actor, read.subject)
             or refuse_names(path, names)
         )
@@ -416,12 +426,16 @@ def _resource_key(house: House, resource_type: str, resource_id: str) -> bytes:
     return hmac.digest(subkey, _RESOURCE_DOMAIN + canonical_bytes([resource_type, resource_id]), "sha256")
 
 
-def drafted_effect(visit: Visit, draft: Draft, locked: Locked) -> Effect:
-    """Return the effect of a draft, under the lock: its binding, its expiry, its place in the tree."""
+def drafted_effect(visit: Visit, draft: Draft, locked: Locked, *, waits: bool = False) -> Effect:
+    """Return the effect of a draft, under the lock: its binding, its expiry, its place in the tree.
+
+    With `waits` it is one that a person is asked about, and has as long as its class gives people (APP-03).
+    """
     path, now = locked.path, locked.now
     task: Task = path[0].task
     operation = draft.operation
-    expires = InstantMs(min(lifetime_caps(operation, locked).values()))
+    caps = waiting_caps(operation, locked) if waits else lifetime_caps(operation, locked)
+    expires = InstantMs(min(caps.values()))
     invocation_id = None if locked.invocation is None else locked.invocation.invocation_id
     names = Names(
         effect_id=draft.effect_id,
@@ -469,7 +483,20 @@ def lifetime_caps(operation: Operation, locked: Locked) -> dict[str, int]:
         caps["operation"] = now + operation.lifetime_ms
     if operation.key_kept_ms is not None:
         caps["service_idempotency"] = now + operation.key_kept_ms
-    caps["task"] = min(node.task.expires_ms for node in locked.path)
+    return caps | _around(locked)
+
+
+def waiting_caps(operation: Operation, locked: Locked) -> dict[str, int]:
+    """Return every cap on a wait for people that begins now, by name, as instants.
+
+    Its permit gets caps of its own when they have answered (`lifetime_caps`), and none beyond these.
+    """
+    return {"wait": locked.now + operation.bounds.wait_ms} | _around(locked)
+
+
+def _around(locked: Locked) -> dict[str, int]:
+    """Return the ends of what an effect belongs to."""
+    caps = {"task": int(min(node.task.expires_ms for node in locked.path))}
     if locked.invocation is not None:
         caps["invocation"] = locked.invocation.deadline_ms
     return caps

@@ -98,6 +98,7 @@ class Purpose(StrEnum):
     MARKS = "marks"
     CREDENTIALS = "credentials"
     CHALLENGES = "challenges"
+    STATEMENTS = "statements"
 
 
 class KeyState(StrEnum):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from issuer.surfaces.cli.credentials import actor_group, host_group
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
 from issuer.surfaces.cli.options import (
     Settings,
@@ -22,6 +21,7 @@ from issuer.surfaces.cli.options import (
     whole_pairs,
 )
 from issuer.surfaces.cli.reconciling import acknowledge, reconcile
+from issuer.surfaces.cli.revoking import actor_group, freeze, host_group, person_group, revoke, thaw
 from issuer.surfaces.cli.running import run_with_issuer, trouble
 from issuer.surfaces.cli.tasks import task_group
 from issuer.wire.codes import Exit
@@ -305,6 +305,10 @@ def clock_accept(settings: Settings) -> None:
 
 group.add_command(reconcile)
 group.add_command(acknowledge)
+group.add_command(revoke)
+group.add_command(freeze)
+group.add_command(thaw)
+group.add_command(person_group)
 group.add_command(task_group)
 group.add_command(host_group)
 group.add_command(actor_group)

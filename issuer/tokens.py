@@ -86,11 +86,12 @@ def token_of(source: str | None) -> str | None:
         return sys.stdin.readline(TOKEN_CHARS_MAX + 1).strip()
     try:
         descriptor = os.open(Path(source), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            seen = os.fstat(descriptor)
+            if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
+                raise SetupError(_UNREADABLE, "The token file must be a private file (0600) of this account.")
+            return os.read(descriptor, TOKEN_CHARS_MAX + 1).decode("ascii", "replace").strip()
+        finally:
+            os.close(descriptor)
     except OSError:
         raise SetupError(_UNREADABLE, "The token file cannot be read.") from None
-    with os.fdopen(descriptor, "rb") as file:
-        seen = os.fstat(descriptor)
-        if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
-            raise SetupError(_UNREADABLE, "The token file must be a private file (0600) of this account.")
-        data = file.read(TOKEN_CHARS_MAX + 1)
-    return data.decode("ascii", "replace").strip()

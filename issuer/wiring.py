@@ -6,7 +6,7 @@ AUD-02 (zero required sinks refuse to start; a sink stands where the ledger says
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -26,6 +26,7 @@ from issuer.profile import Profile, load_profile
 from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, KeysUnavailable, ProtectedStore, StorageFault
 from issuer.sealing.authenticator import RingAuthenticator
+from issuer.terms import late_policies
 from issuer.upgrading import upgraded_keys
 from issuer.version import VERSION
 from ledger.errors import LedgerCorrupt, LedgerUnavailable
@@ -216,6 +217,7 @@ def open_house(
             open_anew=open_anew,
             now=clock,
             observe=observe,
+            late_bundle=cache(partial(late_policies, profile, places, revision)) if reading else None,
         )
     except BaseException:
         ledger.close()

@@ -3,6 +3,7 @@
 __all__ = [
     "acknowledge",
     "activate",
+    "actor_token",
     "admit_host",
     "approvals",
     "approve",
@@ -12,6 +13,7 @@ __all__ = [
     "decline",
     "dispatch_child",
     "freeze",
+    "host_token",
     "invocation_cancel",
     "invocation_end",
     "invocation_list",
@@ -56,6 +58,7 @@ from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
 from issuer.commands.content import show_content
+from issuer.commands.credentials import actor_token, host_token
 from issuer.commands.freezing import freeze, resume, suspend, thaw
 from issuer.commands.invocations import (
     invocation_cancel,

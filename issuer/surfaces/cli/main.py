@@ -17,11 +17,12 @@ from issuer.surfaces.cli.options import (
     common,
     payload_bytes,
     settings_of,
+    signable,
     whole_pairs,
 )
 from issuer.surfaces.cli.reconciling import acknowledge, reconcile
 from issuer.surfaces.cli.revisions import activate, revisions
-from issuer.surfaces.cli.revoking import actor_group, freeze, person_group, revoke, thaw
+from issuer.surfaces.cli.revoking import actor_group, freeze, host_group, person_group, revoke, thaw
 from issuer.surfaces.cli.running import run_with_issuer, trouble
 from issuer.surfaces.cli.tasks import task_group
 from issuer.wire.codes import Exit
@@ -288,6 +289,7 @@ def ledger_restore(settings: Settings, file: Path) -> None:
 
 @ledger.command("collect")
 @click.option("--early", is_flag=True, help="Also what would be kept longer, only to be looked at.")
+@signable
 @common
 def ledger_collect(settings: Settings, early: bool) -> None:
     """Turn what is over into tombstones. What is unresolved or live is never touched; permits stay spent."""
@@ -302,6 +304,7 @@ def ledger_clock(settings: Settings) -> None:
 
 
 @ledger_clock.command("accept")
+@signable
 @common
 def clock_accept(settings: Settings) -> None:
     """Believe the clock as it reads now; what was prepared in a time that never was ends."""
@@ -316,8 +319,9 @@ group.add_command(revoke)
 group.add_command(freeze)
 group.add_command(thaw)
 group.add_command(person_group)
-group.add_command(actor_group)
 group.add_command(task_group)
+group.add_command(host_group)
+group.add_command(actor_group)
 group.add_command(invocation_group)
 group.add_command(obligation_group)
 

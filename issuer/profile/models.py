@@ -233,7 +233,7 @@ class ActionClass(Table):
     )
     lifetime_ms: Duration = Field(alias="lifetime", description="Longest life of a permit of this class.")
     wait_ms: Duration = Field(
-        default=WAIT,
+        default=WAIT,  # type: ignore[assignment]  # read like a written one
         alias="wait",
         description="How long an effect of this class may wait for a person.",
     )

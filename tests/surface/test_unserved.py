@@ -25,10 +25,6 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
     "audit.sink.*": ("audit.sink.siem", {"[person]": f"{OTLP}\n[person]"}),
     "audit.checkpoint": ("audit.checkpoint", {"[person]": f"{CHECKPOINT}\n[person]"}),
     "host.*.login": ("host.till.login", {"[class.refund]": f"{HOST}\n[class.refund]"}),
-    "operation.*.after_approval": (
-        "operation.refund.after_approval",
-        {PROVES: f'{PROVES}\nafter_approval = "commit"'},
-    ),
     "operation.*.notify": ("operation.refund.notify", {PROVES: f'{PROVES}\nnotify = ["mail-someone"]'}),
 }
 """Per pattern: the key as it is named, and the texts of the profile that are changed to use it."""

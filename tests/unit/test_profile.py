@@ -297,7 +297,6 @@ def test_what_is_not_served_yet_is_named_key_by_key() -> None:
     assert unserved(profile, None) == everywhere
     assert unserved(profile, "pay") == (
         *everywhere,
-        "operation.pay.after_approval",
         "operation.pay.notify",
     )
     assert unserved(profile, "remove") == everywhere

@@ -73,8 +73,13 @@ def _no_profile(settings: Settings) -> int:
     return trouble("malformed", say, as_json=settings.as_json)
 
 
-def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]", *, reading: bool = False) -> None:
-    """Open the issuer of the profile in force, run one command, show its answer and exit with its code."""
+def run_with_issuer(
+    settings: Settings, run: "Callable[[Issuer], Answer]", *, reading: bool = False, raw: str = ""
+) -> None:
+    """Open the issuer of the profile in force, run one command, show its answer and exit with its code.
+
+    Where the answer has a further fact of the name `raw`, that text is printed alone, byte for byte, but with `--json`.
+    """
 
     def opened() -> int:
         from issuer.api import Issuer
@@ -84,7 +89,10 @@ def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]", *, re
         with Issuer.open(settings.profile_path, reading=reading) as issuer:
             answer = run(issuer)
             # Shown before anything is let go of: trouble in closing must not lose the answer of a send.
-            show(answer, as_json=settings.as_json)
+            if raw in answer.more and not settings.as_json:
+                click.echo(str(answer.more[raw]), nl=False)
+            else:
+                show(answer, as_json=settings.as_json)
         return int(answer.exit)
 
     sys.exit(explained(opened, as_json=settings.as_json) or int(Exit.DONE))

@@ -8,7 +8,11 @@ import pytest
 
 from issuer.clock import now_ms
 from issuer.wire import Answer
-from ledger.model import EffectId, InstantMs
+from ledger.authority import Ruling, RulingKind
+from ledger.changes import RulingMade, Step
+from ledger.model import EffectId, InstantMs, Transition, TransitionName
+from ledger.port import Verdict, View
+from tests.fault.test_attacks import unguarded
 from tests.fault.test_terms import rewrite
 from tests.support.approving import POLICY, Office, opened_office, waiting
 from tests.support.cases import PATIENCE_S, length, refusals, small_tree, state_of, trail
@@ -482,3 +486,105 @@ def test_a_statement_is_made_again_byte_for_byte_by_another_process_later(tmp_pa
         with office.made.open() as second:
             again = second.statement(effect).more["statement"]
         assert str(again).encode() == first == office.statement(effect)
+
+
+def ruled(office: Office, kind: RulingKind, name: str, value: str) -> None:
+    """Write the latest word about a name, as an owner's command does."""
+    house = office.issuer._house
+    stop = f"key:{name.removeprefix('SHA256:')}" if kind is RulingKind.KEY else name
+
+    def decide(_view: View, now: InstantMs) -> Verdict[None]:
+        transition = Transition(
+            name=TransitionName.STOP_REVOKED,
+            story=house.ledger.ledger_id,
+            attributes={"permit.mode": "ordinary", "permit.stop": "all" if kind is RulingKind.KEY else stop},
+        )
+        ruling = Ruling(kind=kind, name=name, value=value, since_ms=now)
+        step = Step(transition=transition, changes=(RulingMade(ruling=ruling),))
+        return Verdict(value=None, steps=(step,))
+
+    house.ledger.transact(decide)
+
+
+def key_of(office: Office, person: str) -> str:
+    return office.issuer._house.profile.keys[person][0].fingerprint
+
+
+STOPPED: dict[str, tuple[Callable[[Office], None], str]] = {
+    "the key is revoked": (lambda o: ruled(o, RulingKind.KEY, key_of(o, "bob"), "revoked"), "key"),
+    "the person is frozen": (lambda o: ruled(o, RulingKind.STOP, "person:bob", "frozen"), "suspended"),
+    "the person is revoked": (lambda o: ruled(o, RulingKind.STOP, "person:bob", "revoked"), "suspended"),
+}
+
+
+@pytest.mark.spec("SEC-03", "APP-01", "APP-04", "POL-05", "ADM-05")
+@pytest.mark.parametrize("case", STOPPED)
+def test_a_revoked_key_or_a_stopped_person_counts_for_nothing_before_and_after(
+    case: str, tmp_path: Path
+) -> None:
+    stop, field = STOPPED[case]
+    with opened_office(tmp_path / "f0") as office:
+        said, unsaid = office.ask(task="t1"), office.ask(task="org", order="o-2")
+        signature = office.signature("bob", office.statement(unsaid))
+        assert office.approve(said, "bob").code == "permitted"
+        stop(office)
+        no = office.issuer.commit(said)
+        assert no.code in {"revoked", "suspended"}
+        assert (state_of(office.issuer, said), office.service.connections) == ("permitted", 0)
+        late = office.issuer.approve(unsaid, signature)
+        assert (late.code, late.more["field"]) == ("forbidden", field)
+        assert office.approve(unsaid, "carol").code == "permitted"
+
+
+EDITS = {
+    "another person": "UPDATE approvals SET person = 'carol'",
+    "another key": "UPDATE approvals SET key = 'SHA256:" + "A" * 43 + "'",
+    "another time": "UPDATE approvals SET at_ms = at_ms - 1",
+    "fewer are wanted": "UPDATE approval_waits SET approvers = replace(approvers, '2', '1')",
+    "another statement": "UPDATE approval_waits SET statement_digest = zeroblob(32)",
+}
+
+
+@pytest.mark.spec("LED-06", "APP-01", "APP-04")
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_approval_is_no_authority(edit: str, tmp_path: Path) -> None:
+    with opened_office(tmp_path / "f0", policy=policy("finance:2")) as office:
+        effect = office.ask()
+        office.approve(effect, "bob")
+        if edit != "fewer are wanted":
+            assert office.approve(effect, "carol").code == "permitted"
+        else:
+            assert state_of(office.issuer, effect) == "awaiting_approval"
+        with unguarded(office.made) as raw:
+            if edit == "another person":
+                raw.execute("DELETE FROM approvals WHERE person = 'carol'")
+            raw.execute(EDITS[edit])
+        no = office.issuer.commit(effect)
+        if edit == "fewer are wanted":
+            no = office.issuer.approve(effect, "x")
+        assert no.code == "ledger_unavailable", no
+        assert office.service.connections == 0
+
+
+@pytest.mark.spec("LED-06", "APP-03", "APP-04")
+def test_an_approval_row_that_is_gone_is_a_yes_that_is_gone(tmp_path: Path) -> None:
+    with opened_office(tmp_path / "f0", policy=policy("finance:2")) as office:
+        effect = office.ask()
+        office.approve(effect, "bob")
+        assert office.approve(effect, "carol").code == "permitted"
+        with unguarded(office.made) as raw:
+            raw.execute("DELETE FROM approvals WHERE person = 'carol'")
+        no = office.issuer.commit(effect)
+        assert (no.code, no.more["field"]) == ("revoked", "approval")
+        assert office.service.connections == 0
+
+
+@pytest.mark.spec("APP-01", "APP-03")
+def test_a_yes_of_another_ledger_is_none_here(tmp_path: Path) -> None:
+    with opened_office(tmp_path / "f0") as office, opened_office(tmp_path / "f1") as foreign:
+        effect, theirs = office.ask(), foreign.ask()
+        # The same key, registered in both.
+        bobs = foreign.statement(theirs)
+        no = office.issuer.approve(effect, office.signature("bob", bobs))
+        assert (no.code, no.more["field"]) == ("signature_refused", "bad_signature")
+        assert office.issuer.approve(theirs, office.signature("bob", bobs)).code == "not_found"

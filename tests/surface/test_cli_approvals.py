@@ -29,7 +29,13 @@ def ask(office: Office, name: str) -> str:
 def run(office: Office, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     words = [*PROGRAM, "--profile", str(office.made.profile), *arguments]
     return subprocess.run(
-        words, input=stdin, capture_output=True, check=False, cwd=HOUSE, env=environment({}), timeout=PATIENCE_S
+        words,
+        input=stdin,
+        capture_output=True,
+        check=False,
+        cwd=HOUSE,
+        env=environment({}),
+        timeout=PATIENCE_S,
     )
 
 
@@ -66,8 +72,10 @@ def test_a_key_signs_what_was_shown_for_each_effect_and_several_at_once(office: 
 def test_a_no_and_a_withdrawal(office: Office) -> None:
     first, second = ask(office, "no"), ask(office, "back")
     key = str(office.keys["carol"])
-    told = command(office.made, "decline", first, "--reason", "suspicious", "--key", key, "--yes")
-    assert (told.exit, told.answer["code"], told.answer["state"]) == (0, "declined_now", "declined")
+    done = run(office, "--json", "decline", first, "--reason", "suspicious", "--key", key, "--yes")
+    assert json.loads(done.stdout)["code"] == "declined_now"
+    assert b'reason: "suspicious"' in done.stderr
+    assert state_of(office.issuer, first) == "declined"
     told = command(office.made, "withdraw", second)
     assert (told.exit, told.answer["code"], told.answer["state"]) == (0, "withdrawn_now", "withdrawn")
 
@@ -76,11 +84,9 @@ def test_a_no_and_a_withdrawal(office: Office) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("approve",),
         ("approve", "eff_x"),
         ("approve", "a", "b", "--signature", "x"),
         ("approve", "a", "--signature", "x", "--key", "y"),
-        ("decline", "a", "--key", "y"),
     ],
 )
 def test_what_is_typed_wrong_is_told(words: tuple[str, ...], office: Office) -> None:

@@ -1,4 +1,4 @@
-"""Stops as attacks: what is frozen or revoked is not admitted, whoever holds the permit, and no thaw revives the void."""
+"""Stops as attacks: what is frozen or revoked is not admitted, whoever holds the permit; no thaw revives the void."""
 
 import signal
 from collections.abc import Iterator

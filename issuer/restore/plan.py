@@ -43,7 +43,7 @@ class Plan:
 class Outcome:
     """What the transaction did, for its answer: effects by what became of them, names of tasks that are frozen now.
 
-    `stopped` are the names that were stopped again, such as `all` or `actor:NAME`; `credentials` those that are void now.
+    `stopped` are the names that were stopped again, such as `all` or `actor:NAME`; `credentials` those that are void.
     """
 
     replayed: list[EffectId] = field(default_factory=list)

@@ -1,8 +1,9 @@
-"""What a restored ledger does again to its stops and credentials: no restore gives back what was taken (LED-08, ADM-05).
+"""What a restored ledger does again to its stops and credentials: no restore gives back what was taken.
 
-A freeze or revocation that a sink tells of is made again, a thaw is not. A credential that was issued or revoked since is
-void: which secret counted last is not in any span. Where the owner's revision changed since, or no sink proves that
-nothing else was stopped, everything is frozen until an owner has looked; without that proof every credential is void too.
+Rules: LED-08, ADM-05. A freeze or revocation that a sink tells of is made again, a thaw is not. A credential that was
+issued or revoked since is void: which secret counted last is in no span. Where the owner's revision changed since, or
+no sink proves that nothing else was stopped, everything is frozen until an owner has looked; without that proof every
+credential is void too.
 Next: `issuer.restore.steps`.
 """
 

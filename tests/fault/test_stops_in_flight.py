@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from audit import Acknowledged
 from issuer import Issuer
 from issuer.clock import now_ms
 from issuer.flow.steps import Reached
@@ -94,7 +95,12 @@ def test_a_claim_is_not_handed_to_a_host_whose_effect_was_revoked_meanwhile(made
     told: list[Any] = []
     with made.open(further_sinks=[sink]) as host, made.open() as operator:
         effect = permitted(host.request("publish", {"name": "v1"}, task="t1", actor="agent-7"))
-        sink.fail(lambda _sink, honest: told.append(operator.revoke("effect", effect)) or honest, probe=False)
+
+        def revoked_first(_sink: FaultySink, honest: Acknowledged | None) -> Acknowledged | None:
+            told.append(operator.revoke("effect", effect))
+            return honest
+
+        sink.fail(revoked_first, probe=False)
         admitted = host.admit(effect)
         assert (admitted.code, admitted.state) == ("revoked", "no_effect")
         assert "claim" not in admitted.more
@@ -213,7 +219,7 @@ def test_a_revocation_and_a_commit_in_two_processes_have_one_winner_each_round(
 class TwoSteps(ChargingAdapter):
     """Does two protected steps, and asks before each whether it still may; implements `contract.Adapter`."""
 
-    def __init__(self, between: Callable[[], None], catches: str = "") -> None:
+    def __init__(self, between: Callable[[], object], catches: str = "") -> None:
         super().__init__()
         self._between = between
         self._catches = catches

@@ -1,8 +1,8 @@
 """Development case D13: what is stopped between issue and admission is not dispatched; afterwards it is too late.
 
 Two processes are open beside each other: the one that issues and the one that stops, and neither has seen the other's
-act. (a) the permit, (b) the task, (c) the subject, and a task that is frozen or closed; (d) the approval behind it is in
-`test_stops_of_approvals.py`.
+act. (a) the permit, (b) the task, (c) the subject, and a task that is frozen or closed; (d) the approval behind it is
+in `test_stops_of_approvals.py`.
 """
 
 import threading

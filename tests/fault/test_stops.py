@@ -124,16 +124,20 @@ def test_a_freeze_of_a_task_is_the_task_s_own(issuer: Issuer) -> None:
     permitted(refund(issuer))
 
 
+def rows(issuer: Issuer) -> Any:
+    return issuer.list().more["effects"]
+
+
 @pytest.mark.spec("EFF-09", "SEC-04")
 def test_show_and_list_say_what_stops_an_effect(issuer: Issuer) -> None:
     effect = permitted(refund(issuer))
     issuer.freeze("class", "refund")
     issuer.suspend("actor", "agent-8")
     record: Any = issuer.show(effect).more["record"]
-    (row,) = issuer.list().more["effects"]  # type: ignore[misc, attr-defined]
+    (row,) = rows(issuer)
     assert record["stops"] == row["stops"] == ["class:refund"]
     issuer.thaw("class", "refund")
-    (row,) = issuer.list().more["effects"]  # type: ignore[misc, attr-defined]
+    (row,) = rows(issuer)
     assert "stops" not in row
 
 
@@ -208,7 +212,8 @@ forbid (principal is Actor, action, resource) when { principal.answers_to.suspen
 
         def suspended(view: View) -> list[str]:
             directory = directory_now(house, view)
-            return [one.name for one in (*directory.people, *directory.actors) if one.suspended]
+            people = [one.name for one in directory.people if one.suspended]
+            return people + [one.name for one in directory.actors if one.suspended]
 
         assert house.ledger.read(suspended) == []
         issuer.suspend("person", "u-ana")

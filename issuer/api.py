@@ -210,6 +210,33 @@ class Issuer:
         restated = Restated(payload=payload, task=task, actor=actor)
         return commands.commit(self._visit("commit"), effect, restated)
 
+    def approvals(self) -> Answer:
+        """List what waits for people, with whom is asked and who has said yes."""
+        return commands.approvals(self._visit("approvals"))
+
+    def statement(self, effect: str, *, decline: str | None = None, reference: str | None = None) -> Answer:
+        """Show the statement to sign for a yes, or with the reason `decline` for a no; that goes on record."""
+        why = None if decline is None else (decline, reference)
+        return commands.statement(self._visit("statement"), effect, why)
+
+    def approve(self, effect: str, signature: str) -> Answer:
+        """Count a person's yes: `signature` is the armored OpenSSH signature of the statement (APP-01)."""
+        return commands.approve(self._visit("approve"), effect, signature)
+
+    def decline(self, effect: str, signature: str, *, reason: str, reference: str | None = None) -> Answer:
+        """Count a person's no, signed over the statement of a no with the same reason and reference (APP-05)."""
+        return commands.decline(
+            self._visit("decline"), effect, signature, reason=reason, reference_to=reference
+        )
+
+    def withdraw(self, effect: str, *, reason: str = "not_needed") -> Answer:
+        """Take a request of this caller back, before it is admitted."""
+        return commands.withdraw(self._visit("withdraw"), effect, reason)
+
+    def wait(self, effect: str, *, for_ms: int) -> Answer:
+        """Wait until people have answered an effect of this caller, at most `for_ms` milliseconds."""
+        return commands.wait(lambda: self._visit("wait"), effect, for_ms=for_ms)
+
     def dispatch(self, effect: str, argv: Sequence[str]) -> Answer:
         """Run the host's own command for a permitted effect, once."""
         return commands.dispatch_child(self._visit("dispatch"), effect, argv)

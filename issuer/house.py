@@ -12,6 +12,7 @@ from audit import Delivery
 from issuer.caller import Caller
 from issuer.instance import Instance
 from issuer.operations.registry import Operation
+from issuer.places import Places
 from issuer.profile import Profile
 from issuer.sealing import KeyRing, ProtectedStore
 from ledger.invocations import Invocation
@@ -36,6 +37,7 @@ class House:
         observe: told the name of each numbered step as it is reached (`issuer.flow.steps`).
     """
 
+    places: Places
     profile: Profile
     ledger: Ledger
     ring: KeyRing

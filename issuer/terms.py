@@ -52,7 +52,8 @@ class Terms:
 def build_directory(profile: Profile, catalogue: Catalogue) -> Directory:
     """Return who exists, as policies see it."""
     people = tuple(
-        PersonFact(name=name, groups=tuple(person.groups)) for name, person in profile.people.items()
+        PersonFact(name=name, groups=tuple(person.groups), roles=tuple(person.roles))
+        for name, person in profile.people.items()
     )
     actors = tuple(
         ActorFact(name=name, groups=tuple(actor.groups), answers_to=actor.answers_to)

@@ -199,6 +199,7 @@ def open_house(
         own_sinks = registered_sinks(profile, ledger)
         refuse_behind_sinks(places, own_sinks, ledger)
         return House(
+            places=places,
             profile=profile,
             ledger=ledger,
             ring=ring,

@@ -24,7 +24,7 @@ from ledger.canonical import canonical_bytes
 from policies import engine
 from policies.engine import ParsedPolicy, PolicyHandle, PolicyShape, SchemaHandle
 from policies.findings import BundleRefused, Finding
-from policies.lint import lint, names
+from policies.lint import lint, names, quorum
 from policies.schema import Catalogue, cedar_schema
 from policies.text import BUNDLE_BYTES_MAX, POLICIES_MAX, PolicyText, guard, split
 
@@ -58,6 +58,19 @@ class Bundle:
         """Return the union of the names that these policies carry in one annotation, sorted."""
         values = (self.annotation(policy_id, annotation) for policy_id in policy_ids)
         return tuple(sorted({name for value in values if value is not None for name in names(value)}))
+
+    def names_action(self, action: str) -> bool:
+        """Say whether some policy names this action; one about any action whatever names none."""
+        return any(action in (shape.actions or ()) for shape in self.policies.values())
+
+    def quorum(self, policy_ids: tuple[str, ...]) -> Mapping[str, int]:
+        """Return how many people of each group these policies want, sorted: of each the largest number (APP-03)."""
+        wanted: dict[str, int] = {}
+        for policy_id in policy_ids:
+            value = self.annotation(policy_id, "approvers")
+            for group, count in ({} if value is None else quorum(value)).items():
+                wanted[group] = max(wanted.get(group, 0), count)
+        return MappingProxyType(dict(sorted(wanted.items())))
 
     def said(self, policy_ids: tuple[str, ...]) -> str | None:
         """Return what these policies say, in the order of their ids, each sentence once; None for nothing."""

@@ -16,28 +16,38 @@ Next: the flow records the decision in the transaction that it belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
-from policies.ask import TIERS, Ask, approval_ask, tier_ask
+from policies.ask import TIERS, Ask, act_ask, approval_ask, tier_ask
 from policies.bundle import Bundle
 from policies.directory import Directory, FactsRefused
 from policies.engine import Answer, EngineTrouble, evaluate
-from policies.facts import ApprovalFacts, Facts
+from policies.facts import ActFacts, ApprovalFacts, Facts
+from policies.lint import GROUPS_MAX
 from policies.trouble import PolicyTrouble, Trouble
+
+
+def _nobody() -> Mapping[str, int]:
+    return MappingProxyType({})
+
 
 Code = Literal["permit", "approval", "denied", "policy_error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierResult:
-    """One tier's answer. `policy_ids` are the permits that allowed it, or the forbids that closed it."""
+    """One tier's answer.
+
+    `policy_ids` are the permits that allowed it, or the forbids that closed it; `approvers` counts people per group.
+    """
 
     allowed: bool
     policy_ids: tuple[str, ...]
     obligations: tuple[str, ...] = ()
-    approvers: tuple[str, ...] = ()
+    approvers: Mapping[str, int] = field(default_factory=_nobody)
     say: str | None = None
 
 
@@ -48,9 +58,9 @@ CLOSED = TierResult(allowed=False, policy_ids=())
 class Decision:
     """What the policies said. Only `permit` issues by itself and only `approval` asks a person.
 
-    `policy_ids` are the determining ones, sorted; `approvers` are groups, routing hints whose authority is
-    the `approve` policy; `say` is the owner's sentence for the caller. `errors` is empty unless the code is
-    `policy_error`.
+    `policy_ids` are the determining ones, sorted; `approvers` says how many different people of each group have to
+    say yes (whether one may is what the `approve` policy says); `say` is the owner's sentence for the caller. `errors`
+    is empty unless the code is `policy_error`.
     """
 
     issue: TierResult
@@ -59,7 +69,7 @@ class Decision:
     policy_ids: tuple[str, ...]
     errors: tuple[PolicyTrouble, ...]
     obligations: tuple[str, ...]
-    approvers: tuple[str, ...]
+    approvers: Mapping[str, int]
     say: str | None
     bundle_digest: str
     engine: str
@@ -84,6 +94,17 @@ class Decision:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproverDecision:
     """Whether one person may approve one effect, and by which policies."""
+
+    allowed: bool
+    policy_ids: tuple[str, ...]
+    errors: tuple[PolicyTrouble, ...]
+    bundle_digest: str
+    engine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActDecision:
+    """Whether one person may do one thing, and by which policies."""
 
     allowed: bool
     policy_ids: tuple[str, ...]
@@ -168,11 +189,15 @@ def _result(bundle: Bundle, action: str, answer: Answer) -> TierResult:
             raise _Undecided(PolicyTrouble(policy_id="", reason="anomaly"))
     if answer.outcome == "none" or (allowed and not shapes):
         raise _Undecided(PolicyTrouble(policy_id="", reason="anomaly"))
+    wanted = bundle.quorum(answer.reasons) if allowed else _nobody()
+    if len(wanted) > GROUPS_MAX:
+        # Several policies that ask one another's groups: no wait of ours holds so many, so nobody is asked.
+        raise _Undecided(PolicyTrouble(policy_id="", reason="anomaly"))
     return TierResult(
         allowed=allowed,
         policy_ids=answer.reasons,
         obligations=bundle.named(answer.reasons, "obligation") if allowed else (),
-        approvers=bundle.named(answer.reasons, "approvers") if allowed else (),
+        approvers=wanted,
         say=bundle.said(answer.reasons),
     )
 
@@ -217,8 +242,27 @@ def _conclude(
         policy_ids=policy_ids,
         errors=errors,
         obligations=deciding.obligations,
-        approvers=deciding.approvers if code == "approval" else (),
+        approvers=deciding.approvers if code == "approval" else _nobody(),
         say=say,
         bundle_digest=bundle_digest,
         engine=engine,
+    )
+
+
+def may_act(bundle: Bundle, directory: Directory, facts: ActFacts) -> ActDecision:
+    """Return whether the person of `facts` may do what they ask (POL-01). It fails closed like `decide`."""
+    errors: tuple[PolicyTrouble, ...] = ()
+    result = CLOSED
+    try:
+        (result,) = _results(bundle, directory, (facts.action,), lambda: act_ask(directory, facts))
+    except FactsRefused as refused:
+        errors = (PolicyTrouble(policy_id="", reason=refused.reason),)
+    except _Undecided as undecided:
+        errors = undecided.errors
+    return ActDecision(
+        allowed=result.allowed,
+        policy_ids=result.policy_ids,
+        errors=errors,
+        bundle_digest=bundle.digest,
+        engine=bundle.engine,
     )

@@ -1,7 +1,7 @@
 """Which policies parse, but are not ours? Rules about one policy's shape, beyond what Cedar checks.
 
 Rules: `@id` is required, well-formed and unique; annotations are a closed list, since no schema checks
-them and a typing error would be silent; a permit names exactly one tier and both types, so that leaving
+them and a typing error would be silent; a permit names exactly one tier, or one act of people, and both types, so that leaving
 something out never widens it; a permit of the approval tier says who may approve, and no other policy
 does; a forbid has no arithmetic (an overflow would make it be skipped) and preferably says what is good
 (`unless`), so that what nobody thought of is forbidden.
@@ -14,19 +14,23 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from policies.engine import PolicyShape
 from policies.findings import Finding
+from policies.schema import ACTS
 from policies.text import PolicyText
 
 ANNOTATIONS = ("id", "team", "approvers", "obligation", "say")
-PERMIT_ACTIONS = ("issue", "requestApproval", "approve")
+PERMIT_ACTIONS = ("issue", "requestApproval", "approve", *ACTS)
 # Two sentences; a caller shows it whole, and a model reads it with every refusal.
 SAY_CHARACTERS_MAX = 300
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 # Group, team and obligation names: what the profile allows, so that a list may be separated by commas.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?::[1-8])?\Z")
+# Groups that one effect can wait for: what the ledger keeps of a wait.
+GROUPS_MAX = 8
 _NAMES_TYPE = frozenset({"is", "is_in", "eq"})
 
 
@@ -43,6 +47,26 @@ def lint(policy: PolicyText, shape: PolicyShape) -> tuple[Finding, ...]:
 def names(value: str) -> tuple[str, ...]:
     """Return the names of a comma-separated annotation value, sorted."""
     return tuple(sorted({name.strip() for name in value.split(",")}))
+
+
+def quorum(value: str) -> Mapping[str, int]:
+    """Return how many people of each group an `@approvers` value wants: `finance`, `finance:2`, `finance,stewards`.
+
+    Every group that is named has to say yes; of a group that stands twice the larger number counts (ADR-0026).
+
+    Raises:
+        ValueError: the value is not of that form.
+    """
+    wanted: dict[str, int] = {}
+    for one in value.split(","):
+        word = one.strip()
+        if not _GROUP.match(word):
+            raise ValueError(word)
+        group, _, count = word.partition(":")
+        wanted[group] = max(wanted.get(group, 0), int(count or 1))
+    if len(wanted) > GROUPS_MAX:
+        raise ValueError(value)
+    return dict(sorted(wanted.items()))
 
 
 def _identity(policy: PolicyText, shape: PolicyShape) -> Iterator[Finding]:
@@ -66,10 +90,20 @@ def _annotations(policy: PolicyText, shape: PolicyShape) -> Iterator[Finding]:
             if not value.isprintable() or not 0 < len(value) <= SAY_CHARACTERS_MAX:
                 message = f"@say is 1 to {SAY_CHARACTERS_MAX} printable characters on one line"
                 yield policy.finding("annotation_value", message, annotation=name)
+        elif name == "approvers":
+            yield from _quorum(policy, value)
         elif name != "id" and not all(_NAME.match(one) for one in names(value)):
             yield policy.finding(
                 "annotation_value", f"@{name} is one name, or several separated by commas", annotation=name
             )
+
+
+def _quorum(policy: PolicyText, value: str) -> Iterator[Finding]:
+    try:
+        quorum(value)
+    except ValueError:
+        message = f"@approvers is a group, or 1 to {GROUPS_MAX} separated by commas, each with :2 to :8 for more people"
+        yield policy.finding("annotation_value", message, annotation="approvers")
 
 
 def _permit(policy: PolicyText, shape: PolicyShape) -> Iterator[Finding]:

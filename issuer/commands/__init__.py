@@ -3,8 +3,11 @@
 __all__ = [
     "acknowledge",
     "admit_host",
+    "approvals",
+    "approve",
     "clock_accept",
     "commit",
+    "decline",
     "dispatch_child",
     "freeze",
     "invocation_cancel",
@@ -27,6 +30,7 @@ __all__ = [
     "revoke",
     "show",
     "show_content",
+    "statement",
     "suspend",
     "task_accept_overrun",
     "task_close",
@@ -39,8 +43,11 @@ __all__ = [
     "task_thaw",
     "thaw",
     "timeline_of",
+    "wait",
+    "withdraw",
 ]
 
+from issuer.commands.approvals import approvals, approve, decline, statement, wait, withdraw
 from issuer.commands.asking import request, request_held
 from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept

@@ -13,8 +13,9 @@ from issuer.flow import spans
 from issuer.flow.capacity import refuse_use, restore_ballast
 from issuer.flow.collect import collect_some
 from issuer.flow.content import erase_content, sweep_content
+from issuer.flow.decide import decide
 from issuer.flow.invocations import named, refuse_named
-from issuer.flow.issue import Issued, issue
+from issuer.flow.issue import Issued, issue, issued
 from issuer.flow.overdue import sweep
 from issuer.flow.prepare import (
     Ask,
@@ -30,6 +31,7 @@ from issuer.flow.refusing import RefusedError, collected_since
 from issuer.flow.stops import refuse_stopped
 from issuer.house import House, Locked, Visit
 from issuer.ids import random_bytes
+from issuer.notifying import tell_awaiting, tell_nearly_full
 from issuer.sealing import NONCE_BYTES, ProtectedStoreFull
 from issuer.wire import Answer, code_of
 from ledger.changes import EffectPrepared, Step
@@ -95,6 +97,8 @@ def _requested(visit: Visit, ask: Ask, *, hold: bool) -> Answer:
     is_ours = effect is not None and effect.effect_id == draft.effect_id
     if draft.pinned.has_protected and not (is_ours and committed.refusal is None):
         visit.house.protected.erase(draft.effect_id, durable=False)
+    if is_ours:
+        _tell(visit.house, committed)
     known = committed.value.collected or (None if is_ours else effect)
     return _answer(visit.house, committed) if known is None else _again(visit, read, known)
 
@@ -125,10 +129,10 @@ def _again(visit: Visit, read: ReadAsk, known: Effect | Tombstone) -> Answer:
         raise RefusedError(RefusalCode.REQUEST_KEY_REUSED, field=field.removeprefix("payload."))
     if isinstance(known, Tombstone):
         raise RefusedError(RefusalCode.COLLECTED, tombstone=known)
-    return _standing(visit.house, known)
+    return standing(visit.house, known)
 
 
-def _standing(house: House, effect: Effect) -> Answer:
+def standing(house: House, effect: Effect) -> Answer:
     """Answer where a known effect stands, with its permit's own expiry; an outcome as `commit` would tell it."""
     if effect.state in SETTLED:
         return settled_answer(house, effect)
@@ -165,7 +169,19 @@ def _created(
         no = no or Refusal(code=RefusalCode.UNKNOWN_REFERENCE, field="task")
         step = Step(transition=spans.refused(visit, no))
         return Verdict(value=_Requested(effect=None), refusal=no, steps=(step,))
-    prepared = Step(
+    if hold:
+        return Verdict(value=_Requested(effect=effect), steps=(_prepared(visit, effect),))
+    decided = decide(visit.house, draft.pinned, effect, locked, stored=False, taken=False)
+    if decided.decision.code == "approval":
+        # What people are asked about waits as long as they are given, so it is bound to that expiry (APP-03). No
+        # decision depends on it.
+        effect = drafted_effect(visit, draft, locked, waits=True)
+    made = issued(visit, draft.pinned, effect, locked, decided)
+    return _issued(effect, made, before=(_prepared(visit, effect),))
+
+
+def _prepared(visit: Visit, effect: Effect) -> Step:
+    return Step(
         transition=spans.moved(
             visit,
             effect,
@@ -177,10 +193,6 @@ def _created(
         ),
         changes=(EffectPrepared(effect=effect),),
     )
-    if hold:
-        return Verdict(value=_Requested(effect=effect), steps=(prepared,))
-    issued = issue(visit, draft.pinned, effect, locked, stored=False)
-    return _issued(effect, issued, before=(prepared,))
 
 
 def _issued(effect: Effect, issued: Issued, *, before: tuple[Step, ...] = ()) -> Verdict[_Requested]:
@@ -192,13 +204,21 @@ def _issued(effect: Effect, issued: Issued, *, before: tuple[Step, ...] = ()) ->
     )
 
 
+def _tell(house: House, committed: Committed[_Requested]) -> None:
+    """Tell people of what this request itself brought about: a wait for one of them, a ledger that fills up."""
+    effect = committed.value.effect
+    if effect is not None and effect.state is EffectState.AWAITING_APPROVAL:
+        tell_awaiting(house, effect)
+    tell_nearly_full(house)
+
+
 def _answer(house: House, committed: Committed[_Requested]) -> Answer:
     requested = committed.value
     if committed.refusal is not None:
         return answering.refused(house, committed.refusal, requested.effect, say=requested.say)
     if requested.effect is None:
         raise Broken("a request ended with neither an effect nor a refusal")
-    return answering.about(house, code_of(requested.effect.state), requested.effect)
+    return answering.about(house, code_of(requested.effect.state), requested.effect, say=requested.say)
 
 
 def request_held(visit: Visit, reference: str) -> Answer:
@@ -217,14 +237,14 @@ def request_held(visit: Visit, reference: str) -> Answer:
 
 def _held(visit: Visit, effect: Effect) -> Answer:
     if effect.state is not EffectState.PREPARED:
-        return _standing(visit.house, effect)
+        return standing(visit.house, effect)
     operation = bound_operation(visit.house, effect)
     pinned = open_binding(visit.house, effect, operation)
     changed = refuse_target(visit.house, effect, pinned)
     visit.house.delivery.probe()
     restore_ballast(visit.house)
 
-    def decide(view: View, now: InstantMs) -> Verdict[_Requested]:
+    def decide_held(view: View, now: InstantMs) -> Verdict[_Requested]:
         current = view.effect(effect.effect_id)
         if current is None:
             gone, over = collected_since(view, effect), Refusal(code=RefusalCode.COLLECTED)
@@ -248,10 +268,11 @@ def _held(visit: Visit, effect: Effect) -> Answer:
             return Verdict(value=_Requested(effect=current), refusal=no, steps=(step,))
         return _issued(current, issue(visit, pinned, current, locked, stored=True))
 
-    committed = visit.house.ledger.transact(decide)
+    committed = visit.house.ledger.transact(decide_held)
     after = committed.value.effect
     if after is not None and after.state is EffectState.DENIED:
         erase_content(visit.house, (effect,))
+    _tell(visit.house, committed)
     return _answer(visit.house, committed)
 
 

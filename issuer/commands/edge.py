@@ -11,6 +11,7 @@ from issuer import answering
 from issuer.flow import spans
 from issuer.flow.refusing import RefusedError
 from issuer.house import Visit
+from issuer.notifying import tell_sink_down
 from issuer.wire import Answer
 from issuer.wire.codes import CODES, Next
 from ledger.changes import Step
@@ -59,6 +60,7 @@ def at_the_edge(
             else answering.faulted(visit.house, fault, found[-1] if found else None)
         )
     except AuditUnavailable as fault:
+        tell_sink_down(visit.house)
         # The ledger is there, and a no is on record whatever the sinks say (AUD-01).
         with suppress(Fault):
             record_refusal(visit, Refusal(code=RefusalCode.AUDIT_UNAVAILABLE), found[-1] if found else None)

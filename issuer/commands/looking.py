@@ -12,6 +12,7 @@ from typing import Final
 from audit import TimelineEntry, readable_line, timeline
 from issuer import answering
 from issuer.clock import instant_text
+from issuer.commands.approval_rows import approval_record
 from issuer.commands.edge import at_the_edge
 from issuer.commands.standing import standing_code
 from issuer.commands.unresolved import unresolved_row
@@ -129,6 +130,7 @@ def _record(view: View, effect: Effect, now: InstantMs) -> dict[str, object]:
             }
             for item in evidence
         ],
+        "approvals": approval_record(view, effect),
         "invocation": effect.invocation_id,
         "obligations": [
             {

@@ -16,6 +16,7 @@ from issuer.commands.task_words import Blocked, accepted_say, refused, thawed_sa
 from issuer.flow import spans
 from issuer.flow.refusing import unknown_unit
 from issuer.house import House, Visit
+from issuer.notifying import tell_frozen
 from issuer.wire import Answer
 from ledger.budgets import refuse_wider_ceiling
 from ledger.changes import CeilingGranted, CeilingLowered, OverrunAccepted, Step, TaskMoved
@@ -110,7 +111,13 @@ def task_freeze(visit: Visit, name: str) -> Answer:
 
     Permits are left as they are: one that is still in time when the task is thawed can be used.
     """
-    return _moved(visit, name, TransitionName.TASK_FROZEN, TaskState.FROZEN)
+    answer = _moved(visit, name, TransitionName.TASK_FROZEN, TaskState.FROZEN)
+    match answer.more.get("task"):
+        case {"id": str(task_id)}:  # only where it was frozen here
+            tell_frozen(visit.house, task_id)
+        case _:
+            pass
+    return answer
 
 
 def task_thaw(visit: Visit, name: str) -> Answer:

@@ -31,6 +31,7 @@ from issuer.flow.reference import (
 )
 from issuer.flow.refusing import RefusedError, unknown_unit
 from issuer.flow.settle import Outcome, host_claims, not_sent, settle
+from issuer.flow.statements import statement_again
 from issuer.flow.steps import Reached
 from issuer.house import House, Visit
 from issuer.operations.contract import Order, Proof
@@ -246,13 +247,15 @@ def _admitted(visit: Visit, effect: Effect, pinned: Pinned, winner: Winner) -> C
     What cannot be admitted from where it stands is told so without asking a sink: an `unknown` effect must not be
     answered with "nothing was sent" because a sink is away (SUR-05).
     """
-    target = None
+    target, statement = None, None
     if effect.state is EffectState.PERMITTED:
         visit.house.delivery.probe()
         restore_ballast(visit.house)
         target = refuse_target(visit.house, effect, pinned)
+        statement = visit.house.ledger.read(lambda view: statement_again(visit.house, view, effect, pinned))
     visit.house.observe(Reached.SINKS_PROBED)
-    return admit(visit, effect, Attempt(pinned=pinned, winner=winner, target=target))
+    attempt = Attempt(pinned=pinned, winner=winner, target=target, statement=statement)
+    return admit(visit, effect, attempt)
 
 
 def _used(visit: Visit, effect: Effect, pinned: Pinned, send: Send) -> Answer:

@@ -1,12 +1,13 @@
 """Step 5 of 8: admit. The one transaction that spends the permit, records the intent and holds the money.
 
-Rules: ADM-01 (what is checked), ADM-02 (all or nothing), ADM-04 (exactly one winner), POL-05 (permission is asked
-again), EFF-07 (nothing is widened to a changed target), LED-06. Under the lock, in order:
+Rules: ADM-01 (what is checked), ADM-02 (all or nothing), ADM-04 (exactly one winner), POL-05 and APP-04 (permission is
+asked again), EFF-07 (nothing is widened to a changed target), LED-06. Under the lock, in order:
   1. where the effect stands; an orphaned admission ends here   2. its permit: there, unused, in time, and no
   admission of it in the trail   3. its row is genuine and the one that was opened, and the seal opens
   4. nothing of it is revoked or frozen; the invocation that it names, the task and its ancestors, and what they name
-  5. the object's preconditions, looked at just before   6. policy and the bounds of the class, again   7. the budget at
-  every level, and space for the outcome   8. consume, claim, reserve, span.
+  5. the object's preconditions, looked at just before   6. policy and the bounds of the class, again; behind an
+  approved permit also each person whose yes it rests on   7. the budget at every level, and space for the outcome
+  8. consume, claim, reserve, span.
 Next: step 6, `issuer.flow.dispatch`, which only the winner reaches.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from issuer.flow import spans
+from issuer.flow.approvers import refuse_approval
 from issuer.flow.binding import Pinned
 from issuer.flow.capacity import refuse_space
 from issuer.flow.content import erase_content
@@ -26,6 +28,7 @@ from issuer.flow.seal import seal_holds
 from issuer.flow.stops import VOID, refuse_stopped, revoked_step, void_by
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_claim
+from issuer.notifying import tell_unknown
 from ledger.budgets import refuse_cost, reserved_lines
 from ledger.changes import CostReserved, DecisionRecorded, EffectMoved, PermitUsed, Step
 from ledger.errors import Broken
@@ -95,11 +98,13 @@ class Attempt:
         pinned: what the effect is bound to, opened and proven.
         winner: the claim it will hold if it wins.
         target: what the last look at the object said against it, or None (rule 5).
+        statement: what people signed, made again from the record; None where there is none to make (rule 6).
     """
 
     pinned: Pinned
     winner: Winner
     target: Refusal | None
+    statement: bytes | None = None
 
 
 def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]:
@@ -124,6 +129,9 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
             return Verdict(value=Admitted(effect=lost), refusal=no, steps=(orphaned,))
         locked = Locked(view=view, now=now, path=view.path(current.task_id), invocation=named(view, current))
         no_yet = _refuse_before_policy(visit.house, current, locked, attempt.target)
+        if no_yet is None and effect.state is not EffectState.PERMITTED:
+            # It was permitted after this caller looked at it, so neither target nor approval was looked at for it.
+            no_yet = Refusal(code=RefusalCode.NOT_PERMITTED_YET)
         if no_yet is None and current.binding_digest != effect.binding_digest:
             # What will be sent was opened from the earlier row, so it must be this one, not only a genuine one.
             no_yet = Refusal(code=RefusalCode.PERMIT_BROKEN, field="binding")
@@ -136,6 +144,8 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
     committed = visit.house.ledger.transact(decide_under_lock)
     if committed.refusal is not None and committed.refusal.code in {RefusalCode.EXPIRED, RefusalCode.REVOKED}:
         erase_content(visit.house, (effect,))
+    if committed.value.effect.state is EffectState.UNKNOWN:
+        tell_unknown(visit.house, committed.value.effect)
     return committed
 
 
@@ -191,6 +201,13 @@ def _decided(visit: Visit, attempt: Attempt, effect: Effect, locked: Locked) -> 
         return _refused(
             visit, effect, Refusal(code=code), say=decision.issue.say or decision.say or "", extra=said
         )
+    approvals: dict[str, tuple[str, ...]] = {}
+    if permit.tier is Tier.APPROVAL:
+        current = decision.approval.approvers
+        gone, persons = refuse_approval(visit.house, effect, locked, attempt.statement, current)
+        if gone is not None:
+            return _refused(visit, effect, gone, extra=decision_attributes(decision))
+        approvals = {"approvals": persons}
     no_room = refuse_cost(locked.path, effect.cost) or refuse_space(visit.house, locked.view)  # 7
     if no_room is not None:
         return _refused(visit, effect, no_room)
@@ -204,6 +221,7 @@ def _decided(visit: Visit, attempt: Attempt, effect: Effect, locked: Locked) -> 
         deadline__ms=claim.deadline_ms,
         permit_id=permit.permit_id,
         reservation=reserved_lines(locked.path, effect.cost),
+        **approvals,
         **decision_attributes(decision),
     )
     step = Step(

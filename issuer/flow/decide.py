@@ -234,7 +234,7 @@ def _record(pinned: Pinned, facts: Facts | None, decision: Decision) -> bytes:
             "policies": list(decision.policy_ids),
             "errors": [f"{error.policy_id}:{error.reason}" for error in decision.errors],
             "obligations": list(decision.obligations),
-            "approvers": list(decision.approvers),
+            "approvers": dict(decision.approvers),
             "withheld": withheld,
             "facts": None if facts is None else _snapshot(facts, withheld),
         },

@@ -1,26 +1,35 @@
 """Step 4 of 8: issue. The decision becomes a sealed one-use permit, a wait for a person, or a no.
 
-Rules: PER-01 to PER-03, POL-01, POL-03, AUD-01, EFF-09 (what the deciding policies oblige to opens
-with the permit). It runs under the lock that the decision was made under, and writes the decision, the permit and what
-the permit takes from its class in that same transaction.
+Rules: PER-01 to PER-03, POL-01, POL-03, APP-01 (who is asked, over which statement), AUD-01, EFF-09 (what
+the deciding policies oblige to opens with the permit). It runs under the lock that the decision was made under, and
+writes the decision, the permit or the wait, and what the permit takes from its class in that same transaction.
 Next: step 5, `issuer.flow.admit`.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from issuer.flow import spans
+from issuer.flow.approvers import nobody_can_answer
 from issuer.flow.binding import Pinned
 from issuer.flow.decide import Decided, decide, decision_attributes
 from issuer.flow.invocations import obliged_steps
 from issuer.flow.prepare import lifetime_caps
+from issuer.flow.statements import Asked, first_statement, statement_digest
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_permit_id, random_bytes
 from issuer.sealing import NONCE_BYTES, PermitClaims, seal_permit
-from ledger.changes import DecisionRecorded, EffectMoved, PermitIssued, Step
+from ledger.authority import ApprovalWait
+from ledger.changes import ApprovalAsked, DecisionRecorded, EffectMoved, PermitIssued, Step
 from ledger.model import Effect, InstantMs, Permit, Tier
 from ledger.refusals import Refusal, RefusalCode
 from ledger.scope import slot_takes
 from ledger.states import EffectState
+
+NOBODY_CAN_ANSWER: Final = (
+    "A person has to approve this, and nobody who could is registered with a key: tell the owner. "
+    "Nothing may be sent."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +56,16 @@ def issue(
     `stored` says that the ledger already has the effect (it was held).
     """
     decided = decide(visit.house, pinned, effect, locked, stored=stored, taken=False)
+    return issued(visit, pinned, effect, locked, decided)
+
+
+def issued(visit: Visit, pinned: Pinned, effect: Effect, locked: Locked, decided: Decided) -> Issued:
+    """Return the steps that record what was decided about a prepared effect."""
     match decided.decision.code:
         case "permit":
             return _permitted(visit, pinned, effect, locked, decided)
         case "approval":
-            return _awaiting(visit, effect, decided)
+            return _awaiting(visit, pinned, effect, locked, decided)
         case "denied" | "policy_error":
             return _denied(visit, effect, decided)
 
@@ -127,17 +141,38 @@ def sealed(house: House, effect: Effect, tier: Tier, caps: dict[str, int], now: 
     )
 
 
-def _awaiting(visit: Visit, effect: Effect, decided: Decided) -> Issued:
+def _awaiting(visit: Visit, pinned: Pinned, effect: Effect, locked: Locked, decided: Decided) -> Issued:
+    """Return the wait for people: whom, and the digest of the one statement that they can sign (APP-01)."""
+    wanted = decided.decision.approvers
+    asked = Asked(
+        task=locked.path[0].task.name, decision=decided.row.body, approvers=wanted, asked_ms=locked.now
+    )
+    statement = first_statement(visit.house, effect, pinned, asked)
+    wait = ApprovalWait(
+        effect_id=effect.effect_id,
+        approvers=wanted,
+        statement_digest=statement_digest(statement),
+        asked_ms=locked.now,
+    )
     transition = spans.moved(
         visit,
         effect,
         EffectState.AWAITING_APPROVAL,
         tier=str(Tier.APPROVAL),
+        expires__ms=effect.expires_ms,
+        approvers=spans.amounts_of_people(wanted),
+        statement_digest=wait.statement_digest.hex(),
         **decision_attributes(decided.decision),
     )
     moved = EffectMoved(effect_id=effect.effect_id, origin=effect.state, target=EffectState.AWAITING_APPROVAL)
-    step = Step(transition=transition, changes=(DecisionRecorded(decision=decided.row), moved))
-    return Issued(state=EffectState.AWAITING_APPROVAL, steps=(step,), refusal=None, say="")
+    changes = (DecisionRecorded(decision=decided.row), moved, ApprovalAsked(wait=wait))
+    say = NOBODY_CAN_ANSWER if nobody_can_answer(visit.house, effect, wanted) else ""
+    return Issued(
+        state=EffectState.AWAITING_APPROVAL,
+        steps=(Step(transition=transition, changes=changes),),
+        refusal=None,
+        say=say,
+    )
 
 
 def _denied(visit: Visit, effect: Effect, decided: Decided) -> Issued:

@@ -14,6 +14,7 @@ from issuer.flow.content import erase_content
 from issuer.flow.invocations import overdue_steps
 from issuer.flow.stops import sweep_void
 from issuer.house import House, Visit
+from issuer.notifying import tell_unknown
 from ledger.changes import EffectMoved, Step
 from ledger.model import Claim, Effect, EvidenceClass, InstantMs
 from ledger.port import Verdict, View
@@ -63,10 +64,11 @@ def expired_step(visit: Visit, effect: Effect, *, reason: str = "lifetime_over")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ended:
-    """What one sweep ended: how many effects and invocations, and the effects that are over."""
+    """What one sweep ended: how many effects and invocations, the effects that are over, and those now unknown."""
 
     number: int
     expired: tuple[Effect, ...]
+    unknown: tuple[Effect, ...]
 
 
 def sweep(visit: Visit) -> int:
@@ -97,6 +99,7 @@ def _sweep_overdue(visit: Visit) -> int:
     def decide(view: View, now: InstantMs) -> Verdict[_Ended]:
         expired = tuple(view.effects_over(now, limit=EXPIRIES_MAX))
         steps = [expired_step(visit, effect) for effect in expired]
+        unknown = []
         for claim in view.claims_open():
             effect = view.effect(claim.effect_id)
             if effect is None:
@@ -104,9 +107,13 @@ def _sweep_overdue(visit: Visit) -> int:
             step = orphaned_step(visit, effect, claim, now, sender_is_gone=claim.effect_id in gone)
             if step is not None:
                 steps.append(step)
+                unknown.append(effect)
         steps += overdue_steps(visit, view, now)
-        return Verdict(value=_Ended(number=len(steps), expired=expired), steps=tuple(steps))
+        ended = _Ended(number=len(steps), expired=expired, unknown=tuple(unknown))
+        return Verdict(value=ended, steps=tuple(steps))
 
     ended = house.ledger.transact(decide).value
     erase_content(house, ended.expired)
+    for effect in ended.unknown:
+        tell_unknown(house, effect)
     return ended.number

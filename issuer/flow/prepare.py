@@ -415,12 +415,16 @@ def _resource_key(house: House, resource_type: str, resource_id: str) -> bytes:
     return hmac.digest(subkey, _RESOURCE_DOMAIN + canonical_bytes([resource_type, resource_id]), "sha256")
 
 
-def drafted_effect(visit: Visit, draft: Draft, locked: Locked) -> Effect:
-    """Return the effect of a draft, under the lock: its binding, its expiry, its place in the tree."""
+def drafted_effect(visit: Visit, draft: Draft, locked: Locked, *, waits: bool = False) -> Effect:
+    """Return the effect of a draft, under the lock: its binding, its expiry, its place in the tree.
+
+    With `waits` it is one that a person is asked about, and has as long as its class gives people (APP-03).
+    """
     path, now = locked.path, locked.now
     task: Task = path[0].task
     operation = draft.operation
-    expires = InstantMs(min(lifetime_caps(operation, locked).values()))
+    caps = waiting_caps(operation, locked) if waits else lifetime_caps(operation, locked)
+    expires = InstantMs(min(caps.values()))
     invocation_id = None if locked.invocation is None else locked.invocation.invocation_id
     names = Names(
         effect_id=draft.effect_id,
@@ -468,7 +472,20 @@ def lifetime_caps(operation: Operation, locked: Locked) -> dict[str, int]:
         caps["operation"] = now + operation.lifetime_ms
     if operation.key_kept_ms is not None:
         caps["service_idempotency"] = now + operation.key_kept_ms
-    caps["task"] = min(node.task.expires_ms for node in locked.path)
+    return caps | _around(locked)
+
+
+def waiting_caps(operation: Operation, locked: Locked) -> dict[str, int]:
+    """Return every cap on a wait for people that begins now, by name, as instants.
+
+    Its permit gets caps of its own when they have answered (`lifetime_caps`), and none beyond these.
+    """
+    return {"wait": locked.now + operation.bounds.wait_ms} | _around(locked)
+
+
+def _around(locked: Locked) -> dict[str, int]:
+    """Return the ends of what an effect belongs to."""
+    caps = {"task": int(min(node.task.expires_ms for node in locked.path))}
     if locked.invocation is not None:
         caps["invocation"] = locked.invocation.deadline_ms
     return caps

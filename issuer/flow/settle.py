@@ -18,6 +18,7 @@ from issuer.flow.content import erase_content
 from issuer.flow.ending import record_end
 from issuer.flow.refusing import collected_since
 from issuer.house import House, Visit
+from issuer.notifying import tell_unknown
 from issuer.operations.contract import Answer, Proof
 from ledger.changes import Step
 from ledger.errors import Fault, Malformed
@@ -196,12 +197,14 @@ def settle(
 
 
 def _erase_if_over(house: House, effect: Effect) -> None:
-    """Erase the content of an effect that is over by now; of one that contradictions keep unknown it stays."""
+    """Erase the content of an effect that is over by now; of one that is unknown it stays, and people are told."""
     effect_id = effect.effect_id
     with suppress(Fault):
         current = house.ledger.read(lambda view: view.effect(effect_id))
         if current is not None and current.state in SETTLED:
             erase_content(house, (current,))
+        if current is not None and current.state is EffectState.UNKNOWN:
+            tell_unknown(house, current)
 
 
 def _is_news(view: View, effect: Effect, outcome: Outcome) -> bool:

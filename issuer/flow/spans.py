@@ -32,6 +32,11 @@ def amounts(per_unit: Amounts) -> tuple[str, ...]:
     return tuple(f"{unit}={amount}" for unit, amount in sorted(per_unit.items()))
 
 
+def amounts_of_people(wanted: Mapping[str, int]) -> tuple[str, ...]:
+    """Return whom an effect waits for as a span shows it: `finance=2`, sorted."""
+    return tuple(f"{group}={count}" for group, count in sorted(wanted.items()))
+
+
 def common(visit: Visit) -> dict[str, AttributeValue]:
     """Return what every span says: who called, under which revision, in which process."""
     return {

@@ -19,6 +19,8 @@ __all__ = [
     "FINDINGS_MAX",
     "FORMAT",
     "NAME_CHARACTERS_MAX",
+    "NOTICE_ARGUMENTS_MAX",
+    "NOTICE_TABLES_MAX",
     "PAYLOAD_FIELDS_MAX",
     "PROFILE_BYTES_MAX",
     "RECORD_BYTES_RANGE",
@@ -30,6 +32,7 @@ __all__ = [
     "TEXT_CHARACTERS_MAX",
     "UID_MAX",
     "UNENDED_RANGE",
+    "WAIT",
     "WHOLE_MAX",
 ]
 
@@ -60,6 +63,12 @@ FINDINGS_MAX: Final = 100
 NAME_CHARACTERS_MAX: Final = 64
 """Characters of a name: fits a DNS label plus one, and the names of MCP tools."""
 
+NOTICE_TABLES_MAX: Final = 16
+"""Places where people are told; the commands of all of them run beside each other."""
+
+NOTICE_ARGUMENTS_MAX: Final = 32
+"""Program and arguments of one command; whoever needs more writes a script."""
+
 FIELD_NAME_CHARACTERS_MAX: Final = 40
 """Characters of a payload field's name; it is an attribute in the generated Cedar schema."""
 
@@ -77,6 +86,9 @@ DURATION_MS_MIN: Final = 1_000
 
 DURATION_MS_MAX: Final = 7 * 24 * 3_600 * 1_000
 """Seven days: the longest a permit may wait for its use; PER-04 keeps tombstones at least that long."""
+
+WAIT: Final = "24h"
+"""A day: who was asked in the evening can answer in the morning. An owner may say less, or up to seven days."""
 
 RETENTION_MS_MAX: Final = 366 * 24 * 3_600 * 1_000
 """One leap year, for what a *service* keeps (idempotency keys, late acceptance): not ours to shorten."""

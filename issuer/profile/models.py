@@ -44,6 +44,7 @@ from issuer.profile.fields import (
     UnitName,
     Url,
 )
+from issuer.profile.limits import WAIT
 from issuer.profile.models_adapters import (
     Absent,
     Before,
@@ -79,6 +80,8 @@ __all__ = [
     "HttpAdapter",
     "Inspect",
     "LedgerBounds",
+    "NoticeKind",
+    "Notify",
     "ObligationTerm",
     "Operation",
     "PayloadField",
@@ -98,6 +101,7 @@ Mode = Literal["strict", "ordinary"]
 DayKey = Annotated[str, Says(words="`permits` or unit")]
 Zone = Annotated[Text, Says(words="IANA zone")]
 AdapterKind = Literal["http", "host", "file", "python"]
+NoticeKind = Literal["awaiting_approval", "outcome_unknown", "frozen", "sink_down", "nearly_full"]
 Role = Literal["owner", "host", "approver", "reviewer", "operator"]
 
 
@@ -231,6 +235,11 @@ class ActionClass(Table):
         default={}, description="Per day in the profile's zone: `permits`, and cost per unit."
     )
     lifetime_ms: Duration = Field(alias="lifetime", description="Longest life of a permit of this class.")
+    wait_ms: Duration = Field(
+        default=WAIT,  # type: ignore[assignment]  # read, and shown on the page, as an owner writes it
+        alias="wait",
+        description="How long an effect of this class may wait for a person.",
+    )
 
     @property
     def permits_per_day(self) -> int | None:
@@ -316,7 +325,9 @@ class Operation(Table):
     after_approval: Literal["commit"] | None = Field(
         default=None, description="The issuer itself commits once approved; not with `host`."
     )
-    notify: Distinct[Text] = Field(default=(), description="Commands that tell people.")
+    notify: Distinct[Name] = Field(
+        default=(), description="Who is told that an effect waits for approval or has an unknown outcome."
+    )
 
     @property
     def credentials(self) -> tuple[str, ...]:
@@ -353,6 +364,20 @@ class ObligationTerm(Table):
     )
 
 
+class Notify(Table):
+    """`[notify.NAME]`: where people are told that something waits for them; exactly one of `command` and `spool`."""
+
+    command: tuple[Text, ...] | None = Field(
+        default=None,
+        description="Program by its full path, and arguments. No shell; the notice comes on its stdin.",
+    )
+    spool: Text | None = Field(
+        default=None,
+        description="Folder in which one JSON file a notice appears; below the profile's folder unless absolute.",
+    )
+    on: Distinct[NoticeKind] = Field(description="What is told here.")
+
+
 class Document(Table):
     """The file as a whole."""
 
@@ -376,4 +401,7 @@ class Document(Table):
     )
     obligations: FrozenMap[Name, ObligationTerm] = Field(
         default={}, alias="obligation", description="Obligations of policies, by name."
+    )
+    notices: FrozenMap[Name, Notify] = Field(
+        default={}, alias="notify", description="Where people are told, by name."
     )

@@ -32,6 +32,7 @@ from issuer.profile.positions import Position, PositionIndex, index_positions
 from issuer.profile.profile import Profile
 from issuer.profile.registry import Registry, read_registry
 from issuer.profile.rules_classes import class_problems
+from issuer.profile.rules_notices import notice_problems
 from issuer.profile.rules_operations import operation_problems
 from issuer.profile.rules_people import people_problems
 from issuer.profile.rules_templates import template_problems
@@ -117,6 +118,7 @@ def _profile(
         classes=document.classes,
         operations=document.operations,
         obligations=document.obligations,
+        notices=document.notices,
         digest=profile_digest_of(document, registries, keys),
     )
 
@@ -127,6 +129,7 @@ def _rule_problems(draft: Draft) -> Iterator[Problem]:
     yield from class_problems(draft)
     yield from operation_problems(draft)
     yield from template_problems(draft)
+    yield from notice_problems(draft)
 
 
 def _parse_toml(text: str, where: str, index: PositionIndex) -> dict[str, object]:

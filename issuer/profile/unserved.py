@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from issuer.profile.models import Operation
 from issuer.profile.profile import Profile
 
 __all__ = ["UNSERVED", "Unserved", "unserved", "unserved_anywhere", "unserved_reason"]
@@ -27,13 +26,6 @@ class Unserved:
         """Yield the dotted keys of `profile` that this entry is about."""
         for name in self.used_by(profile):
             yield self.pattern.replace("*", name)
-
-
-def _operations(is_used: Callable[[Operation], bool]) -> Callable[[Profile], Iterator[str]]:
-    def used_by(profile: Profile) -> Iterator[str]:
-        return (name for name, operation in profile.operations.items() if is_used(operation))
-
-    return used_by
 
 
 UNSERVED: Final = (
@@ -56,16 +48,6 @@ UNSERVED: Final = (
         pattern="host.*.login",
         sentence="A host's login is not checked yet; every caller is the account that runs the command.",
         used_by=lambda profile: (name for name, host in profile.hosts.items() if host.login is not None),
-    ),
-    Unserved(
-        pattern="operation.*.after_approval",
-        sentence="The issuer does not commit by itself after an approval yet.",
-        used_by=_operations(lambda operation: operation.after_approval is not None),
-    ),
-    Unserved(
-        pattern="operation.*.notify",
-        sentence="No command is run to notify people yet.",
-        used_by=_operations(lambda operation: bool(operation.notify)),
     ),
 )
 

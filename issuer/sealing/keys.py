@@ -97,6 +97,7 @@ class Purpose(StrEnum):
     PROTECTED = "protected"
     MARKS = "marks"
     CREDENTIALS = "credentials"
+    STATEMENTS = "statements"
 
 
 class KeyState(StrEnum):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Final
 
+from policies import role_policies
 from issuer.starter.families import ACTORS, OWNER, PEOPLE, REGISTRY_FILES, chosen
 
 POLICY_FILE: Final = "policies/starter.cedar"
@@ -42,6 +43,7 @@ def family_files(families: Sequence[str]) -> Mapping[str, str]:
         _data("head.cedar"),
         *(_data(family, "policies.cedar") for family in picked),
         _data("guards.cedar"),
+        role_policies(),
     )
     cases = [_data(family, "cases.toml") for family in picked]
     # A part that begins with keys goes on with [base], so nothing may stand between the two.

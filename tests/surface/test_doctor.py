@@ -34,8 +34,8 @@ WITH_CREDENTIAL = 'http = { method = "POST", bearer = "crm_token", '
 DEPENDENT = {
     "packages": {"engine", "spans", "sqlite", "profile", "unserved", "policies", "operations", "time_zones",
                  "credentials", "keys", "ledger", "ledger_folder", "file_system", "space", "capacity", "protected",
-                 "clock", "sinks", "anchor", "admissions"},
-    "profile": {"unserved", "policies", "operations", "capacity"},
+                 "clock", "sinks", "anchor", "admissions", "notices"},
+    "profile": {"unserved", "policies", "operations", "capacity", "notices"},
     "keys": {"ledger", "capacity", "protected", "clock", "sinks", "anchor", "admissions"},
     "ledger": {"capacity", "clock", "sinks", "anchor", "admissions"},
 }  # fmt: skip
@@ -367,9 +367,10 @@ def test_what_could_be_better_is_a_hint_and_no_problem(
 ) -> None:
     text = STANDARD_PROFILE.replace("@UID@", str(os.getuid())).replace("@PORT@", "9")
     text = text.replace('path = "audit"', f'path = "{tmp_path / "f0" / "audit"}"')
-    text = text.replace('host = { deadline = "5m" }', 'host = { deadline = "5m" }\nnotify = ["true"]')
+    later = '\nafter_approval = "commit"'
+    text = text.replace('key_kept = "24h" }', f'key_kept = "24h" }}{later}')
     made = made_issuer(tmp_path / "f0", text, {"p.cedar": STANDARD_POLICY})
-    text = text.replace('\nnotify = ["true"]', "")
+    text = text.replace(later, "")
     noted = made.profile.read_text()
     made.profile.write_text(text)
     with made.open() as issuer:
@@ -382,7 +383,7 @@ def test_what_could_be_better_is_a_hint_and_no_problem(
     found = findings(ran)
     assert (ran.exit, ran.code) == (0, "found")
     assert "lies in the issuer's own folder" in found["anchor"][0]["says"]
-    assert "operation.publish.notify" in found["unserved"][0]["says"]
+    assert "operation.refund.after_approval" in found["unserved"][0]["says"]
     assert "1 admission open, 1 overdue." in found["admissions"][0]["says"]
     assert all(
         found[name][0]["ok"] is True and found[name][0]["next"]

@@ -29,7 +29,6 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         "operation.refund.after_approval",
         {PROVES: f'{PROVES}\nafter_approval = "commit"'},
     ),
-    "operation.*.notify": ("operation.refund.notify", {PROVES: f'{PROVES}\nnotify = ["mail-someone"]'}),
 }
 """Per pattern: the key as it is named, and the texts of the profile that are changed to use it."""
 

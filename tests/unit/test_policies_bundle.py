@@ -43,6 +43,22 @@ def findings(*policies: str) -> tuple[Finding, ...]:
         ('@team("a b") ' + PERMIT, "annotation_value", "one name"),
         ('@team("") ' + PERMIT, "annotation_value", "one name"),
         ('@obligation("log,,x") ' + PERMIT, "annotation_value", "one name"),
+        *(
+            (f'@id("a") @approvers("{value}") permit ' + ASK, "annotation_value", "1 to 8")
+            for value in (
+                *(
+                    "",
+                    "finance:0",
+                    "finance:9",
+                    "finance:",
+                    "finance:02",
+                    "finance:2:2",
+                    "finance:+2",
+                    "a,,b",
+                ),
+                *("finance : 2", ":2", ",".join(f"g{number}" for number in range(9))),
+            )
+        ),
         ('@say("") ' + PERMIT, "annotation_value", "printable"),
         ('@say("a\\nb") ' + PERMIT, "annotation_value", "printable"),
         ('@say("\\u{202e}evil") ' + PERMIT, "annotation_value", "printable"),
@@ -156,6 +172,31 @@ def test_a_file_name_that_could_mislead_is_refused(name: str) -> None:
         load_bundle({name: PERMIT}, CATALOGUE)
 
 
+@pytest.mark.spec("APP-03")
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        (("finance",), {"finance": 1}),
+        (("finance:1",), {"finance": 1}),
+        (("finance:2",), {"finance": 2}),
+        (("stewards, finance:8",), {"finance": 8, "stewards": 1}),
+        (("finance:2,finance",), {"finance": 2}),
+        (("finance", "finance:3", "finance:2"), {"finance": 3}),
+        (("finance:2", "stewards"), {"finance": 2, "stewards": 1}),
+        ((), {}),
+    ],
+)
+def test_every_group_that_a_policy_names_has_to_say_yes_in_the_largest_number(
+    said: tuple[str, ...], wanted: dict[str, int]
+) -> None:
+    ids = tuple(f"ask-{number}" for number in range(len(said)))
+    policies = (
+        f'@id("{policy_id}") @approvers("{value}") permit ' + ASK
+        for policy_id, value in zip(ids, said, strict=True)
+    )
+    assert load(PERMIT, *policies).quorum(ids) == wanted
+
+
 @pytest.mark.spec("POL-06")
 def test_a_bundle_knows_its_policies_by_id() -> None:
     bundle = load(
@@ -165,7 +206,7 @@ def test_a_bundle_knows_its_policies_by_id() -> None:
     )
     assert list(bundle.policies) == ["a.pay-1_x", "b-ask", "c-ask"]
     both = ("b-ask", "c-ask")
-    assert bundle.named(both, "approvers") == ("finance", "stewards")
+    assert bundle.quorum(both) == {"finance": 1, "stewards": 1}
     assert bundle.named(both, "obligation") == ("count", "log")
     assert bundle.said(both) == "Wait."
     assert bundle.said(("a.pay-1_x",)) is None
@@ -220,4 +261,4 @@ def test_the_starter_of_the_example_loads_strictly_and_without_warnings() -> Non
 
 
 def test_the_shipped_starter_is_found_as_data() -> None:
-    assert list(starter_files()) == ["files.cedar"]
+    assert list(starter_files()) == ["files.cedar", "roles.cedar"]

@@ -193,12 +193,12 @@ def test_an_approver_question_about_nobody_is_a_no(example: Bundle, change: dict
 @pytest.mark.spec("POL-06")
 def test_a_decision_carries_what_follows_from_it(teams: Bundle) -> None:
     permit = decide(teams, DIRECTORY, invoice(1))
-    assert (permit.code, permit.obligations, permit.approvers, permit.say) == ("permit", ("log",), (), None)
+    assert (permit.code, permit.obligations, permit.approvers, permit.say) == ("permit", ("log",), {}, None)
     approval = decide(teams, DIRECTORY, invoice(50_001))
     assert (approval.code, approval.obligations, approval.approvers, approval.say) == (
         "approval",
         ("two-eyes",),
-        ("finance",),
+        {"finance": 1},
         "A person is asked.",
     )
     late = decide(teams, DIRECTORY, invoice(1, clock=at(2, 23)))
@@ -231,7 +231,7 @@ def test_a_policy_can_ask_for_an_ancestor_by_name(teams: Bundle) -> None:
 @pytest.mark.spec("POL-03")
 def test_an_exhausted_bound_closes_only_the_automatic_tier(teams: Bundle) -> None:
     small = decide(teams, DIRECTORY, invoice(1)).without_automatic()
-    assert (small.code, small.policy_ids, small.approvers) == ("approval", ("pay-larger",), ("finance",))
+    assert (small.code, small.policy_ids, small.approvers) == ("approval", ("pay-larger",), {"finance": 1})
     assert small.issue == TierResult(allowed=False, policy_ids=())
     only_automatic = load_bundle({"a.cedar": TEAMS.split("@id", 2)[1].join(["@id", ""])}, CATALOGUE)
     closed = decide(only_automatic, DIRECTORY, invoice(1)).without_automatic()
@@ -333,5 +333,5 @@ def test_the_shipped_starter_lets_bots_write_notes_and_asks_for_the_rest(
     bundle = load_bundle(starter_files(), FILES)
     decision = decide(bundle, WRITERS, asked)
     assert (decision.code, list(decision.policy_ids), decision.errors) == (code, by, ())
-    assert decision.approvers == (("owners",) if code == "approval" else ())
+    assert decision.approvers == ({"owners": 1} if code == "approval" else {})
     assert bundle.warnings == ()

@@ -49,6 +49,14 @@ shed = { actors = ["picker"], subjects = ["guest"], login = "token" }
 [registry]
 grower = { file = "growers.csv", key = "code", fields = ["account", "town"] }
 
+[notify.mail-kenji]
+command = ["/usr/bin/mail-kenji", "--urgent"]
+on      = ["awaiting_approval", "outcome_unknown"]
+
+[notify.desk]
+spool = "told"
+on    = ["awaiting_approval", "frozen", "sink_down", "nearly_full"]
+
 [class.payment]
 each     = { "JPY.yen" = 9_000, fee = 0 }
 per_task = { permits = 5 }
@@ -76,7 +84,7 @@ http     = { method = "POST", url = "https://bank.example/pay/{way}", bearer = "
 body     = { to = "{grower.account}", yen = "{yen}", pin = "{pin}", id = "{effect_id}", note = "{{as is}}" }
 proves   = { succeeded = [201], failed = [500], no_effect = [400, 422], key_kept = "30d" }
 after_approval = "commit"
-notify   = ["mail kenji"]
+notify   = ["mail-kenji", "desk"]
 
 [operation.pay.inspect]
 url    = "https://bank.example/pay?key={effect_id}"
@@ -298,7 +306,6 @@ def test_what_is_not_served_yet_is_named_key_by_key() -> None:
     assert unserved(profile, "pay") == (
         *everywhere,
         "operation.pay.after_approval",
-        "operation.pay.notify",
     )
     assert unserved(profile, "remove") == everywhere
     assert unserved(profile, "ship") == everywhere
@@ -312,7 +319,7 @@ def test_what_is_not_served_yet_is_named_key_by_key() -> None:
 
 def test_an_operation_is_not_blamed_for_another_whose_name_begins_alike() -> None:
     profile = parsed(FULL.replace("[operation.ship]", "[operation.pa]"))
-    assert "operation.pay.notify" not in unserved(profile, "pa")
+    assert "operation.pay.after_approval" not in unserved(profile, "pa")
 
 
 def test_a_profile_is_loaded_from_disk_with_the_registry_beside_it(tmp_path: Path) -> None:

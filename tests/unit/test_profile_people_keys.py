@@ -1,6 +1,7 @@
 """People's key files: read with the profile, one person a key, and part of what its digest covers."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,18 +58,22 @@ def test_the_digest_covers_the_keys_and_not_the_words_beside_them() -> None:
     assert parsed(YUKI, {FILE: TOUCH, "people/yuki.pub": KENJI}).digest != of_yuki
 
 
+NO_FILES: list[tuple[Any, ...]] = [
+    ("a private key", "-----BEGIN OPENSSH PRIVATE KEY-----\ncanary\n", C.BAD_KEY, "private key"),
+    ("nothing", "", C.BAD_KEY, "No public key"),
+    ("words", "# Kenji\n\ncanary\n", C.BAD_KEY, "(line 3 of the file)"),
+    ("an option", f"no-touch-required {TOUCH}", C.BAD_KEY, "no options"),
+    ("DSA", "ssh-dss AAAA canary", C.BAD_KEY, "this algorithm"),
+    ("a certificate", "ssh-ed25519-cert-v01@openssh.com AAAA", C.BAD_KEY, "Certificates"),
+    ("one key twice", KENJI + KENJI, C.BAD_KEY, "twice"),
+]  # fmt: skip
+
+
 @pytest.mark.spec("SEC-03", "APP-01")
 @pytest.mark.parametrize(
     ("what", "text", "code", "words"),
-    [
-        ("a private key", "-----BEGIN OPENSSH PRIVATE KEY-----\ncanary\n", C.BAD_KEY, "private key"),
-        ("nothing", "", C.BAD_KEY, "No public key"),
-        ("words", "# Kenji\n\ncanary\n", C.BAD_KEY, "(line 3 of the file)"),
-        ("an option", f"no-touch-required {TOUCH}", C.BAD_KEY, "no options"),
-        ("DSA", "ssh-dss AAAA canary", C.BAD_KEY, "this algorithm"),
-        ("a certificate", "ssh-ed25519-cert-v01@openssh.com AAAA", C.BAD_KEY, "Certificates"),
-        ("one key twice", KENJI + KENJI, C.BAD_KEY, "twice"),
-    ],
+    NO_FILES,
+    ids=[row[0] for row in NO_FILES],
 )
 def test_a_file_that_is_not_public_keys_is_a_finding(
     what: str, text: str, code: FindingCode, words: str

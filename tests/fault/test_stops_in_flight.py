@@ -23,7 +23,7 @@ from tests.support.cases import NOTHING, Clock, all_at, books, refusals, state_o
 from tests.support.charging import ChargingAdapter, with_adapter
 from tests.support.issuers import HOUR_MS, Made, permitted, refund, standard_issuer
 from tests.support.racing import Child
-from tests.support.reconciling import opened_inquiry
+from tests.support.reconciling import attempt_of, opened_inquiry
 from tests.support.service import Service, answer, held
 from tests.support.shell import environment, issuer_process
 from tests.support.sinks import FaultySink
@@ -153,6 +153,28 @@ def test_nothing_is_sent_again_for_what_was_revoked_or_is_frozen(tmp_path: Path,
             inquiry.issuer.thaw("operation", "refund")
             assert inquiry.issuer.reconcile(effect, resend=True).code == "succeeded"
         assert inquiry.checked()
+
+
+@pytest.mark.spec("REC-03")
+@pytest.mark.parametrize("act", ["effect", "person", "frozen", "task"])
+def test_nothing_is_sent_again_for_what_is_stopped_while_the_attempt_is_put_on_record(
+    tmp_path: Path, act: str
+) -> None:
+    effects: list[str] = []
+    told: list[Any] = []
+
+    def observe(step: str) -> None:
+        if step == Reached.ATTEMPT_ACKNOWLEDGED:
+            with inquiry.made.open(clock=inquiry.clock) as operator:
+                told.append(ACTS[act](operator, effects[0]))
+
+    with opened_inquiry(tmp_path / "f0", resend=True, observe=observe) as inquiry:
+        effects.append(inquiry.unknown())
+        inquiry.service.then(answer(201, effect=False))
+        said = inquiry.issuer.reconcile(effects[0], resend=True)
+        assert (said.code, said.state, len(told)) == ("outcome_unknown", "unknown", 1)
+        assert attempt_of(said) == ("unclear", "resend_not_sent")
+        assert len(inquiry.service.requests) == 1
 
 
 @pytest.mark.spec("BUD-05", "REC-01")

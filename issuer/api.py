@@ -333,6 +333,22 @@ class Issuer:
         """Show the whole story of one effect."""
         return commands.timeline_of(self._visit("audit-timeline"), effect)
 
+    def keys_list(self) -> Answer:
+        """Show the issuer's own keys: id, state, since when, and the live permits that each still opens (SEC-03)."""
+        return commands.keys_list(self._visit("keys-list"))
+
+    def keys_rotate(self) -> Answer:
+        """Make a new active key; permits of the one before stay valid until they expire."""
+        return commands.keys_rotate(self._visit("keys-rotate"))
+
+    def keys_retire(self, key: str) -> Answer:
+        """Let `key` (8 hex digits) open no permit any more."""
+        return commands.keys_retire(self._visit("keys-retire"), key)
+
+    def keys_revoke(self, key: str) -> Answer:
+        """Revoke the compromised `key` (8 hex digits): its permits are void, what it signed is signed anew."""
+        return commands.keys_revoke(self._visit("keys-revoke"), key)
+
     @staticmethod
     def ledger_check(profile: str | Path) -> Answer:
         """Recompute everything in the ledger; what is wrong stops new effects, a clean check lets them go on.

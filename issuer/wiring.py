@@ -22,6 +22,7 @@ from issuer.instance import Instance
 from issuer.operations.registry import Handed
 from issuer.places import Places
 from issuer.profile import Profile
+from issuer.resigning import signed_anew
 from issuer.sealing import KeyRing, KeysUnavailable, ProtectedStore, StorageFault
 from issuer.sealing.authenticator import RingAuthenticator
 from issuer.terms import read_terms
@@ -212,6 +213,16 @@ def open_house(
             instance=Instance(places.instances, new_instance()),
             ballast=ballast,
             open_anew=open_anew,
+            places=places,
+            resign=partial(
+                signed_anew,
+                places=places,
+                ring=ring,
+                recorder=recorder,
+                clock=clock,
+                uptime=_uptime_beside(clock, uptime),
+                observe=observe,
+            ),
             now=clock,
             observe=observe,
         )

@@ -5,7 +5,12 @@ source, and nothing here decides whether a permit is alive, spent or allowed.
 """
 
 from issuer.sealing.commitment import CONTENT_KEY_PARTS, commit, content_key, verify
-from issuer.sealing.credential import credential_key_id, is_sealed_credential, open_credential, seal_credential
+from issuer.sealing.credential import (
+    credential_key_id,
+    is_sealed_credential,
+    open_credential,
+    seal_credential,
+)
 from issuer.sealing.errors import (
     CommitmentBroken,
     KeyForbids,
@@ -67,9 +72,9 @@ __all__ = [
     "bind_key_ring",
     "commit",
     "content_key",
-    "credential_key_id",
     "create_key_ring",
     "create_protected_folder",
+    "credential_key_id",
     "end_revocation",
     "is_sealed_credential",
     "may",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
+from issuer.surfaces.cli.keys import keys_group
 from issuer.surfaces.cli.options import (
     Settings,
     common,
@@ -310,6 +311,7 @@ group.add_command(actor_group)
 group.add_command(task_group)
 group.add_command(invocation_group)
 group.add_command(obligation_group)
+group.add_command(keys_group)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:

@@ -23,7 +23,7 @@ from issuer.credentials import CredentialMissingError, reseal_credentials
 from issuer.flow import spans
 from issuer.flow.refusing import RefusedError
 from issuer.house import House, Visit
-from issuer.ids import random_bytes
+from issuer.ids import new_key_id, random_bytes
 from issuer.sealing import (
     KeyForbids,
     KeyState,
@@ -35,6 +35,7 @@ from issuer.sealing import (
     rotate_key,
     seal_key_id,
 )
+from issuer.sealing.keys import ROOT_BYTES
 from issuer.wire import Answer
 from issuer.wire.codes import CODES
 from ledger.changes import Step
@@ -45,8 +46,6 @@ from ledger.refusals import RefusalCode
 from ledger.states import EffectState
 
 _KEY: Final = re.compile(r"[0-9a-f]{8}")
-_ROOT_BYTES: Final = 32
-_ID_BYTES: Final = 4
 
 _OPENS: Final = {
     KeyState.ACTIVE: "seals, opens, proves",
@@ -104,7 +103,7 @@ def keys_rotate(visit: Visit) -> Answer:
         )
         if is_new:
             rotate_key(
-                house.places.keys, root=random_bytes(_ROOT_BYTES), key_id=_drawn(house), now_ms=house.now()
+                house.places.keys, root=random_bytes(ROOT_BYTES), key_id=_drawn(house), now_ms=house.now()
             )
             house.observe("key_changed")
             house.ring.notice()
@@ -151,7 +150,7 @@ def keys_revoke(visit: Visit, key: str) -> Answer:
         house, key_id = visit.house, _key_id(key)
         house.ring.notice()
         permits = _live_permits(house)[key_id]
-        root, new = random_bytes(_ROOT_BYTES), _drawn(house)
+        root, new = random_bytes(ROOT_BYTES), _drawn(house)
         try:
             begin_revocation(house.places.keys, key_id, root=root, new_key_id=new, now_ms=house.now())  # 1
         except KeyForbids as no:
@@ -188,8 +187,8 @@ def _hex(key_id: int) -> str:
 def _drawn(house: House) -> int:
     """Return a key id that the ring has not."""
     while True:
-        key_id = int.from_bytes(random_bytes(_ID_BYTES), "big")
-        if key_id and key_id not in house.ring.key_ids:
+        key_id = new_key_id()
+        if key_id not in house.ring.key_ids:
             return key_id
 
 

@@ -48,7 +48,7 @@ STOPS: dict[str, tuple[Callable[[Made], Any], str]] = {
     "folder too open": (lambda made: ring(made).parent.chmod(0o755), "0700"),
     "a copy beside it": (
         lambda made: ring(made).with_name("ring.bak").hardlink_to(ring(made)),
-        "ove it away",
+        "emove the copy",
     ),
 }
 

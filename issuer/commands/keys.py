@@ -37,7 +37,6 @@ from issuer.sealing import (
 )
 from issuer.sealing.keys import ROOT_BYTES
 from issuer.wire import Answer
-from issuer.wire.codes import CODES
 from ledger.changes import Step
 from ledger.errors import Malformed
 from ledger.model import InstantMs, Transition, TransitionName
@@ -55,6 +54,7 @@ _OPENS: Final = {
     KeyState.REVOKED: "nothing",
 }
 _ROTATED_BEFORE: Final = "A rotation that was interrupted is on record now; no further key was made."
+_REVOKED: Final = "The key proves nothing any more, and its permits are void."
 _BACKUPS: Final = (
     "Backups from before cannot be restored any more: make a new one. Where its bytes may be known, change the secrets "
     "of the services as well."
@@ -133,7 +133,7 @@ def keys_retire(visit: Visit, key: str) -> Answer:
         house.ring.notice()
         if not is_new and _is_on_record(house, key_id, TransitionName.KEY_RETIRED):
             raise RefusedError(RefusalCode.NOTHING_TO_CHANGE, field="key")
-        _record(visit, TransitionName.KEY_RETIRED, key_id)
+        _record(visit, TransitionName.KEY_RETIRED, key_id, permits)
         return answering.about(house, "retired_now", more={"key": key, "permits_void": permits})
 
     return at_the_edge(visit, run)
@@ -162,12 +162,12 @@ def keys_revoke(visit: Visit, key: str) -> Answer:
         _record(visit, TransitionName.KEY_ROTATED, house.ring.active_key_id)  # 2
         _reseal(house, key_id)  # 3
         if not _is_on_record(house, key_id, TransitionName.KEY_REVOKED):
-            house.resign(key_id, _transition(visit, TransitionName.KEY_REVOKED, key_id))  # 4
+            house.resign(key_id, _transition(visit, TransitionName.KEY_REVOKED, key_id, permits))  # 4
         house.observe("key_resigned")
         end_revocation(house.places.keys, key_id, now_ms=house.now())  # 5
         house.ring.notice()
         more = {"key": key, "active": _hex(house.ring.active_key_id), "permits_void": permits}
-        return answering.about(house, "revoked_now", say=f"{CODES['revoked_now'].say} {_BACKUPS}", more=more)
+        return answering.about(house, "revoked_now", say=f"{_REVOKED} {_BACKUPS}", more=more)
 
     return at_the_edge(visit, run)
 
@@ -225,18 +225,22 @@ def _in_trail(view: View, house: House, key_id: int, name: TransitionName) -> bo
     )
 
 
-def _transition(visit: Visit, name: TransitionName, key_id: int) -> Transition:
+def _transition(
+    visit: Visit, name: TransitionName, key_id: int, permits_void: int | None = None
+) -> Transition:
     attributes = {**spans.common(visit), "permit.key.id": _hex(key_id)}
+    if permits_void is not None:
+        attributes["permit.count"] = permits_void
     return Transition(name=name, story=visit.house.ledger.ledger_id, attributes=attributes)
 
 
-def _record(visit: Visit, name: TransitionName, key_id: int) -> None:
+def _record(visit: Visit, name: TransitionName, key_id: int, permits_void: int | None = None) -> None:
     """Put a change of the ring on record, once: another process may have done so since."""
 
     def decide(view: View, _now: InstantMs) -> Verdict[None]:
         if _in_trail(view, visit.house, key_id, name):
             return Verdict(value=None)
-        return Verdict(value=None, steps=(Step(transition=_transition(visit, name, key_id)),))
+        return Verdict(value=None, steps=(Step(transition=_transition(visit, name, key_id, permits_void)),))
 
     visit.house.ledger.transact(decide)
 

@@ -168,6 +168,14 @@ class KeyRing:
             known = self._subkeys[key_id, purpose] = derived(key.root, key_id, purpose)
         return known
 
+    def key_ids_for(self, purpose: Purpose) -> tuple[int, ...]:
+        """Return the ids of the keys that serve a purpose still, the active one first.
+
+        For what was made with the key that was active then, and does not say which that was.
+        """
+        serving = [key_id for key_id, key in self._keys.items() if may(key.state, purpose)]
+        return tuple(sorted(serving, key=lambda key_id: (key_id != self.active_key_id, key_id)))
+
     def cipher(self, purpose: Purpose, key_id: int) -> AESGCMSIV:
         """Return AES-256-GCM-SIV under that subkey, made once: making it costs as much as opening a permit.
 

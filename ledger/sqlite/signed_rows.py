@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ledger.errors import Broken
+from ledger.sqlite import authority_rows as authority
 from ledger.sqlite import rows
 from ledger.sqlite.invocation_rows import INVOCATION_COLUMNS, invocation_authority, invocation_from
 
@@ -51,6 +52,21 @@ SIGNED: Final[Mapping[str, Signed]] = MappingProxyType(
         ),
         "claims": Signed(
             "effect_id", rows.CLAIM_COLUMNS, lambda row: rows.claim_authority(rows.claim_from(row))
+        ),
+        "rulings": Signed(
+            "ruling_id",
+            f"{authority.RULING_COLUMNS}, sequence",
+            lambda row: authority.ruling_authority(authority.ruling_from(row), row[-1]),
+        ),
+        "approval_waits": Signed(
+            "effect_id",
+            authority.WAIT_COLUMNS,
+            lambda row: authority.wait_authority(authority.wait_from(row)),
+        ),
+        "approvals": Signed(
+            "effect_id, person",
+            authority.APPROVAL_COLUMNS,
+            lambda row: authority.approval_authority(authority.approval_from(row)),
         ),
         "sinks": Signed("name", "name, kind, location", lambda row: rows.sink_authority(*row)),
     }

@@ -1,5 +1,6 @@
 """Keys are changed while other processes commit, a change is killed, and a busy history is signed anew (SEC-03)."""
 
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,19 @@ import pytest
 
 from issuer import Issuer
 from issuer.clock import now_ms
+from issuer.flow import spans
 from issuer.sealing import open_key_ring
+from ledger.authority import RulingKind, Stop
+from ledger.changes import Step
 from ledger.errors import Broken
+from ledger.model import EffectId, InstantMs
+from ledger.port import Verdict
 from ledger.sqlite.signed_rows import SIGNED, demand_every_table
 from tests.support.busy import busy_issuer
 from tests.support.committing import Job
-from tests.support.issuers import Made
+from tests.support.issuers import Made, refund
 from tests.support.kills import Nursery
+from tests.support.ledger_authority import approving, asking, ruling, ruling_step
 from tests.support.ledgers import Clock, attacker
 from tests.support.strikes import Blow, calls_of, can_trace, strike
 from tests.support.transitions import ask_note, assert_clean, soak_issuer
@@ -80,6 +87,7 @@ def test_every_kind_of_row_of_a_busy_history_is_signed_anew(tmp_path: Path) -> N
     with busy.made.open(clock=clock) as issuer:
         issuer.ledger_collect(early=True)
         issuer.invocation_open("t1", "agent-7", clock.now + AHEAD_MS)  # type: ignore[arg-type]  # an instant
+        authority(issuer, clock)
     before = content(busy.made, first)
     assert {table for table in SIGNED if not before[table][1]} == set()
     with busy.made.open(clock=clock) as issuer:
@@ -92,6 +100,25 @@ def test_every_kind_of_row_of_a_busy_history_is_signed_anew(tmp_path: Path) -> N
         table: told[0] for table, told in before.items()
     }
     assert busy.check().is_clean
+
+
+def authority(issuer: Issuer, clock: Clock) -> None:
+    """Put a ruling, a wait and an approval on record, as the core's steps for them do."""
+    held = str(refund(issuer, order="o-waits", amount=5, hold=True).effect)
+    visit, ledger = issuer._visit("request"), issuer._house.ledger
+    waits = ledger.read(lambda view: view.effect(EffectId(held)))
+    assert waits is not None
+    about = spans.effect_attributes(visit, waits)
+
+    def with_span(step: Step) -> Step:
+        common = spans.common(visit) if step.transition.effect_id is None else about
+        told = {**common, **step.transition.attributes}
+        return replace(step, transition=replace(step.transition, attributes=told))
+
+    now = InstantMs(clock.now)
+    stop = ruling(RulingKind.STOP, "operation:publish", Stop.FROZEN, since_ms=now)
+    for step in (ruling_step(stop), asking(waits, asked_ms=now), approving(waits, at_ms=now)):
+        ledger.transact(lambda _view, _now, step=step: Verdict(value=None, steps=(with_span(step),)))  # type: ignore[misc]
 
 
 def content(made: Made, key: bytes) -> dict[str, tuple[list[Any], int]]:

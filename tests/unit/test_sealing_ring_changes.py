@@ -125,6 +125,18 @@ def test_what_a_key_may_do_is_what_its_state_says(keys: Path, state: str) -> Non
 
 
 @pytest.mark.spec("SEC-03")
+def test_the_keys_that_serve_a_purpose_are_told_the_active_one_first(keys: Path) -> None:
+    brought(keys, "revoked")
+    rotate(keys, 4)
+    ring = open_key_ring(keys)
+    assert ring.key_ids_for(Purpose.STATEMENTS) == (4, 2, 3)
+    assert ring.key_ids_for(Purpose.PROTECTED) == (4, 1, 2, 3)
+    retire_key(keys, 3, now_ms=NOW)
+    ring.notice()
+    assert ring.key_ids_for(Purpose.SEAL) == (4, 2)
+
+
+@pytest.mark.spec("SEC-03")
 @pytest.mark.parametrize(
     ("state", "change", "reason"),
     [

@@ -201,7 +201,9 @@ class KeyRing:
             hmac.compare_digest(roots.get(key.key_id, b""), key.root) for key in self._keys.values()
         )
         if is_same and found.ledger_id == self._held.ledger_id:
-            self._held, self._keys = found, {key.key_id: key for key in found.ring.keys}
+            # The keys first: another thread that meets the new active key finds it among them.
+            self._keys = {key.key_id: key for key in found.ring.keys}
+            self._held = found
             self._turn += 1
 
     def _known(self, key_id: int) -> Key:

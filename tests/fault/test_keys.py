@@ -329,6 +329,25 @@ def test_a_ring_from_before_a_revocation_opens_the_ledger_no_more(shop: Shop, tm
     assert refused.value.reason == "head_mac"
 
 
+@pytest.mark.spec("SEC-03", "LED-08")
+def test_a_backup_from_before_a_revocation_is_not_restored_and_one_from_between_its_ends_is(
+    shop: Shop, tmp_path: Path
+) -> None:
+    first = active(shop.issuer)
+    assert Issuer.ledger_backup(shop.made.profile, tmp_path / "before").code == "backed_up"
+    with shop.made.open(observe=cut_at("resigning_before_commit")) as cut, pytest.raises(Cut):
+        cut.keys_revoke(first)
+    shop.issuer.close()
+    assert Issuer.ledger_restore(shop.made.profile, tmp_path / "before").code == "restored"
+    with shop.made.open() as issuer:
+        assert issuer.keys_revoke(first).code == "revoked_now"
+    assert is_clean(shop.made)
+    with pytest.raises(LedgerCorrupt) as refused:
+        Issuer.ledger_restore(shop.made.profile, tmp_path / "before")
+    assert refused.value.reason == "head_mac"
+    assert is_clean(shop.made)
+
+
 @pytest.mark.spec("SEC-03")
 def test_another_change_of_the_ring_at_the_same_time_is_told(shop: Shop) -> None:
     holder = os.open(Places(shop.made.profile).keys, os.O_RDONLY | os.O_DIRECTORY)

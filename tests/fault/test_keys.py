@@ -12,6 +12,7 @@ import pytest
 
 from audit.comparison import span_says
 from issuer import Issuer
+from issuer.caller import Caller, CallerKind
 from issuer.checking import checked_ledger
 from issuer.credentials import credential_reader, seal_credentials
 from issuer.places import Places
@@ -231,6 +232,22 @@ def test_what_cannot_be_done_with_a_key_is_an_answer_and_changes_nothing(shop: S
     refused = issuer.keys_retire(first)
     assert (refused.code, "issuer keys rotate" in refused.say) == ("malformed", True)
     assert (states(issuer), spans(issuer)) == (["active"], [])
+
+
+@pytest.mark.spec("SEC-02", "SEC-03")
+@pytest.mark.parametrize("kind", [CallerKind.HOST, CallerKind.ACTOR])
+def test_neither_a_host_nor_an_actor_looks_after_keys(shop: Shop, kind: CallerKind) -> None:
+    first = active(shop.issuer)
+    with shop.made.open() as issuer:
+        issuer._caller = Caller(name="agent-7", account="token", roles=("owner",), kind=kind)
+        answers = [
+            issuer.keys_list(),
+            issuer.keys_rotate(),
+            issuer.keys_retire(first),
+            issuer.keys_revoke(first),
+        ]
+    assert {(one.code, one.more.get("keys")) for one in answers} == {("forbidden", None)}
+    assert (states(shop.issuer), spans(shop.issuer)) == (["active"], [])
 
 
 class Cut(BaseException):

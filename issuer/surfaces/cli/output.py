@@ -70,6 +70,8 @@ def _more_lines(answer: Answer) -> list[str]:
             lines += [line for row in value for line in _effect_lines(row)] or ["  none"]
         elif name == "tasks" and isinstance(value, list):
             lines += [line for row in value for line in _task_lines(row)] or ["  none"]
+        elif name == "keys" and isinstance(value, list):
+            lines += [_key_line(row) for row in value]
         elif name == "task" and isinstance(value, dict):
             lines += [*_task_lines(value), *_scope_lines(value["scope"])]
         elif isinstance(value, dict | list):
@@ -103,6 +105,14 @@ def _finding_lines(row: Mapping[str, object]) -> list[str]:
     where = f"{plain_text(str(row['where']))}: " if row.get("where") else ""
     lines = [f"  {word:<7}  {row['check']}: {where}{plain_text(str(row['says']))}"]
     return [*lines, f"{'':>11}-> {next_step}"] if next_step else lines
+
+
+def _key_line(row: Mapping[str, Any]) -> str:
+    """Return one key of the issuer's ring; never its bytes, which no answer has."""
+    since = f" since {row['since']}" if row["since"] else ""
+    permits = f"{row['permits']} live permit{'' if row['permits'] == 1 else 's'}"
+    counts = "; counts repetition" if row["counts"] else ""
+    return f"  {row['key']}  {row['state']}{since}: {row['serves']}; {permits}{counts}"
 
 
 def _effect_lines(row: Mapping[str, object]) -> list[str]:

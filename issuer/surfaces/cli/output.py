@@ -7,7 +7,7 @@ only, and not where NO_COLOR is set or the terminal is dumb. Money is shown as `
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -64,14 +64,12 @@ def _more_lines(answer: Answer) -> list[str]:
             continue
         elif name == "attempt" and isinstance(value, dict):
             lines.append(plain_text(f"  attempt: {value['kind']}, {value['seen']} ({value['reason']})"))
-        elif name == "findings" and isinstance(value, list):
-            lines += [line for row in value for line in _finding_lines(row)]
+        elif name in _ROWS and isinstance(value, list):
+            lines += [line for row in value for line in _ROWS[name](row)]
         elif name == "effects" and isinstance(value, list):
             lines += [line for row in value for line in _effect_lines(row)] or ["  none"]
         elif name == "tasks" and isinstance(value, list):
             lines += [line for row in value for line in _task_lines(row)] or ["  none"]
-        elif name == "keys" and isinstance(value, list):
-            lines += [_key_line(row) for row in value]
         elif name == "task" and isinstance(value, dict):
             lines += [*_task_lines(value), *_scope_lines(value["scope"])]
         elif isinstance(value, dict | list):
@@ -107,12 +105,19 @@ def _finding_lines(row: Mapping[str, object]) -> list[str]:
     return [*lines, f"{'':>11}-> {next_step}"] if next_step else lines
 
 
-def _key_line(row: Mapping[str, Any]) -> str:
+def _key_lines(row: Mapping[str, Any]) -> list[str]:
     """Return one key of the issuer's ring; never its bytes, which no answer has."""
     since = f" since {row['since']}" if row["since"] else ""
     permits = f"{row['permits']} live permit{'' if row['permits'] == 1 else 's'}"
     counts = "; counts repetition" if row["counts"] else ""
-    return f"  {row['key']}  {row['state']}{since}: {row['serves']}; {permits}{counts}"
+    return [f"  {row['key']}  {row['state']}{since}: {row['serves']}; {permits}{counts}"]
+
+
+_ROWS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[str]]]] = {
+    "findings": _finding_lines,
+    "keys": _key_lines,
+}
+"""What is told a row at a time, in lines of its own kind."""
 
 
 def _effect_lines(row: Mapping[str, object]) -> list[str]:

@@ -52,7 +52,6 @@ class House:
     instance: Instance
     ballast: Ballast
     open_anew: Callable[[], Ledger]
-    places: Places
     resign: Callable[[int, Transition], int]
     now: Callable[[], InstantMs]
     observe: Callable[[str], None]

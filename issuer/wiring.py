@@ -213,7 +213,6 @@ def open_house(
             instance=Instance(places.instances, new_instance()),
             ballast=ballast,
             open_anew=open_anew,
-            places=places,
             resign=partial(
                 signed_anew,
                 places=places,

@@ -223,6 +223,22 @@ def test_a_request_key_and_what_was_done_before_are_known_across_every_change(sh
     assert counted == [[pending, 0, 1] for pending in range(4)]
 
 
+@pytest.mark.spec("APP-01", "APP-02", "SEC-03")
+def test_what_people_are_asked_stays_the_same_text_across_a_rotation_and_is_asked_anew_after_a_revocation(
+    shop: Shop,
+) -> None:
+    issuer, first = shop.issuer, active(shop.issuer)
+    waiting = str(refund(issuer, order="o-1", amount=700).effect)
+    asked = issuer.statement(waiting)
+    for change in (issuer.keys_rotate, lambda: issuer.keys_retire(first)):
+        change()
+        assert issuer.statement(waiting).more == asked.more
+    assert issuer.keys_revoke(first).code == "revoked_now"
+    refused = issuer.statement(waiting)
+    assert (refused.code, refused.more.get("statement")) == ("prepare_again", None)
+    assert issuer.statement(str(refund(issuer, order="o-1", amount=700).effect)).code == "found"
+
+
 @pytest.mark.spec("SUR-01", "SUR-02", "SEC-03")
 def test_what_cannot_be_done_with_a_key_is_an_answer_and_changes_nothing(shop: Shop) -> None:
     issuer, first = shop.issuer, active(shop.issuer)

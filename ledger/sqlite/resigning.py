@@ -143,14 +143,15 @@ def _sign(raw: Any, table: str, wanted: Resigning) -> None:  # noqa: ANN401 - un
     """Sign every row of a table that names the key, after its tag was proven."""
     signed, keys = SIGNED[table], wanted.proofs.keys
     named = wanted.key_id.to_bytes(_KEY_ID_BYTES, "big")
-    width = len(signed.key.split(", "))
-    sql = f"SELECT {signed.key}, mac, {signed.columns} FROM {table} WHERE substr(mac, 1, {_KEY_ID_BYTES}) = ?"
     place = " AND ".join(f"{column} = ?" for column in signed.key.split(", "))
-    for row in raw.execute(sql, (named,)).fetchall():
-        authority = signed.authority(row[width + 1 :])
-        if not keys.is_authentic("row", authority, row[width]):
+    # The keys of the rows first, which are small; the rows themselves one at a time.
+    sql = f"SELECT {signed.key} FROM {table} WHERE substr(mac, 1, {_KEY_ID_BYTES}) = ?"
+    for key in raw.execute(sql, (named,)).fetchall():
+        mac, *row = raw.execute(f"SELECT mac, {signed.columns} FROM {table} WHERE {place}", key).fetchone()
+        authority = signed.authority(tuple(row))
+        if not keys.is_authentic("row", authority, mac):
             raise LedgerCorrupt(f"{table}_mac", "A row was changed by someone without the keys.")
-        raw.execute(f"UPDATE {table} SET mac = ? WHERE {place}", (keys.tag("row", authority), *row[:width]))
+        raw.execute(f"UPDATE {table} SET mac = ? WHERE {place}", (keys.tag("row", authority), *key))
 
 
 def _renewed_register(raw: Any, kind: Standing) -> bytes:  # noqa: ANN401 - untyped driver

@@ -415,6 +415,22 @@ class Issuer(Handle):
         """
         return commands.activate(Path(profile), revision, adapters=adapters)
 
+    def keys_list(self) -> Answer:
+        """Show the issuer's own keys: id, state, since when, and the live permits that each still opens (SEC-03)."""
+        return self._done("keys-list", commands.keys_list)
+
+    def keys_rotate(self) -> Answer:
+        """Make a new active key; permits of the one before stay valid until they expire."""
+        return self._done("keys-rotate", commands.keys_rotate)
+
+    def keys_retire(self, key: str) -> Answer:
+        """Let `key` (8 hex digits) open no permit any more."""
+        return self._done("keys-retire", lambda visit: commands.keys_retire(visit, key), key=key)
+
+    def keys_revoke(self, key: str) -> Answer:
+        """Revoke the compromised `key` (8 hex digits): its permits are void, what it signed is signed anew."""
+        return self._done("keys-revoke", lambda visit: commands.keys_revoke(visit, key), key=key)
+
     @staticmethod
     def ledger_check(profile: str | Path) -> Answer:
         """Recompute everything in the ledger; what is wrong stops new effects, a clean check lets them go on.

@@ -141,7 +141,7 @@ def test_the_upgrade_is_on_record_and_the_sink_takes_it_up(made: OldIssuer) -> N
         '"permit.mode":"ordinary"',
     ):
         assert said in body
-    assert made.sink.read_text().count("\n") == lines + 1
+    assert made.sink.read_text().count("\n") == lines + 2  # the upgrade, and the first revision
     assert TransitionName.LEDGER_MIGRATED in made.sink.read_text().splitlines()[-1]
 
 

@@ -71,7 +71,6 @@ def opened(made: OldIssuer, **options: Any) -> Issuer:
 def upgraded(made: OldIssuer, **changed: Any) -> None:
     """Upgrade an issuer as opening does, and open nothing."""
     means: dict[str, Any] = {
-        "mode": "ordinary",
         "recorder": span_recorder,
         "clock": lambda: made.now,
         "uptime": lambda: NO_UPTIME,

@@ -27,6 +27,7 @@ from tests.support.issuers import (
     standard_issuer,
 )
 from tests.support.ledgers import attacker, without_guards
+from tests.support.revised import activated
 from tests.support.shell import HOUSE, Ran, issuer_here, issuer_process
 
 SECRET = "canary-credential-7f3a"
@@ -373,6 +374,7 @@ def test_what_could_be_better_is_a_hint_and_no_problem(
     text = text.replace(later, "")
     noted = made.profile.read_text()
     made.profile.write_text(text)
+    activated(made.profile)
     with made.open() as issuer:
         open_task(issuer, "org", budget={"USD.cent": 10}, subject="u-ana", actors=["agent-7"])
         effect = permitted(issuer.request("publish", {"name": "one"}, task="org", actor="agent-7"))

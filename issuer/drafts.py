@@ -35,16 +35,11 @@ def differing_files(places: Places, revision: str) -> tuple[str, ...]:
         return ()
     seen = _look(places, list(files))
     told = {name: sha256(data).digest() for name, data in files.items()}
-    found = tuple(
-        sorted(name for name, *_rest in map(_named, seen) if told.get(name) != _digest(places, name))
-    )
+    names = (str(one[0]) for one in seen)
+    found = tuple(name for name in names if told.get(name) != _digest(places, name))
     if not found:
         _remember(places, revision, seen)
     return found
-
-
-def _named(one: list[object]) -> tuple[str, ...]:
-    return (str(one[0]),)
 
 
 def _look(places: Places, names: list[str]) -> Seen:

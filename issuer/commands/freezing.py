@@ -26,6 +26,7 @@ from issuer.commands.task_changes import task_freeze, task_thaw
 from issuer.flow import spans
 from issuer.flow.stops import concerned
 from issuer.house import Visit
+from issuer.notifying import tell_frozen
 from issuer.wire import Answer
 from ledger.authority import NOTHING_VOID, Ruling, RulingKind, Stop, StopKind
 from ledger.changes import Step
@@ -118,6 +119,8 @@ def _ruled(visit: Visit, stop: str, reason: str, value: Stop) -> Answer:
     committed = house.ledger.transact(decide)
     if committed.refusal is not None:
         return answering.refused(house, committed.refusal)
+    if is_freeze:
+        tell_frozen(house, stop)
     turned = committed.value
     code = "suspended_now" if is_freeze else "resumed"
     open_ones = [one for one in turned.sent if one.state is EffectState.ADMITTED]

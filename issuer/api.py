@@ -5,12 +5,14 @@ threads, and must be opened anew in a forked child.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from audit import Sink
 from issuer import answering, commands
+from issuer.activation import activate_first
 from issuer.caller import Caller, local_caller
 from issuer.clock import now_ms
 from issuer.closing import let_go
@@ -25,7 +27,7 @@ from issuer.revised import RevisionMoved
 from issuer.terms import CurrentTerms
 from issuer.wire import Answer
 from issuer.wiring import open_house, span_recorder
-from ledger.errors import LedgerUnavailable
+from ledger.errors import LedgerCorrupt, LedgerUnavailable
 from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanRecorder
 from ledger.timekeeping import Uptime
@@ -42,7 +44,7 @@ class Issuer:
         house: House,
         caller: Caller,
         current: Callable[[], House],
-        trouble: Callable[[], LedgerUnavailable | None] = lambda: None,
+        trouble: Callable[[], LedgerUnavailable | LedgerCorrupt | None] = lambda: None,
     ) -> None:
         """Use `Issuer.open`; `current` gives the house under the revision in force, `trouble` why it is not that."""
         self._house = house
@@ -87,7 +89,8 @@ class Issuer:
             reading=reading,
         )
         places = Places(Path(profile).absolute())
-        current = CurrentTerms(house, places, adapters, reading=reading)
+        first = None if reading else partial(activate_first, places, house.ledger.beneath, adapters)
+        current = CurrentTerms(house, places, adapters, first=first)
         return cls(house, local_caller(house.profile.people), current.house, lambda: current.trouble)
 
     def _visit(self, command: str) -> Visit:

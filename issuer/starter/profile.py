@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Final
 
-from policies import role_policies
 from issuer.starter.families import ACTORS, OWNER, PEOPLE, REGISTRY_FILES, chosen
+from policies import role_policies
 
 POLICY_FILE: Final = "policies/starter.cedar"
 CASES_FILE: Final = "policies/tests.toml"

@@ -429,6 +429,39 @@ def test_two_answers_at_once_make_one_permit(tmp_path: Path) -> None:
         assert len(given) == 1
 
 
+@pytest.mark.spec("APP-03", "PER-03")
+def test_a_yes_that_races_with_its_end_comes_before_it_or_not_at_all(tmp_path: Path) -> None:
+    hand = Hand()
+    with opened_office(tmp_path / "f0", clock=hand) as office, office.made.open(clock=hand) as second:
+        hand.at = now_ms() + 1000
+        task, _root = small_tree(office.issuer, "races", task=9_000)
+        effects = [waiting(refund(office.issuer, amount=900, task=task, order=f"o-{n}")) for n in range(4)]
+        signatures = [office.signature("bob", office.statement(effect)) for effect in effects]
+        found = office.issuer._house.ledger.read(lambda view: view.effect(EffectId(effects[0])))
+        assert found is not None
+        hand.at = found.expires_ms
+        barrier = threading.Barrier(2)
+        answers: list[Answer] = []
+
+        def say() -> None:
+            barrier.wait(PATIENCE_S)
+            answers.extend(
+                office.issuer.approve(effect, by) for effect, by in zip(effects, signatures, strict=True)
+            )
+
+        def look() -> None:
+            barrier.wait(PATIENCE_S)
+            second.list()
+
+        threads = [threading.Thread(target=say), threading.Thread(target=look)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert [one.code for one in answers] == ["expired"] * 4
+        assert [state_of(office.issuer, effect) for effect in effects] == ["expired"] * 4
+
+
 @pytest.mark.spec("OPR-01", "ADM-03")
 def test_after_the_last_yes_the_issuer_sends_where_the_owner_says_so(tmp_path: Path) -> None:
     changes = {'once = "Idempotency-Key" }': 'once = "Idempotency-Key" }\nafter_approval = "commit"'}

@@ -62,6 +62,11 @@ class Places:
         return self.ledger_folder / "founding"
 
     @property
+    def notices(self) -> Path:
+        """Folder of what people are being told, what they were told, and what they could not be, mode 0700."""
+        return self.ledger_folder / "notices"
+
+    @property
     def restoring(self) -> Path:
         """Folder in which a restore builds the ledger that takes the place of this one."""
         return self.ledger_folder / "restoring"
@@ -70,6 +75,11 @@ class Places:
     def checked(self) -> Path:
         """The file that says in which boot the ledger was last found whole."""
         return self.ledger_folder / "checked"
+
+    @property
+    def revisions(self) -> Path:
+        """Folder of the owner's files as they were activated, one folder a revision, mode 0700 (POL-07)."""
+        return self.ledger_folder / "revisions"
 
     @property
     def instances(self) -> Path:

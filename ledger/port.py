@@ -142,6 +142,10 @@ class View(Protocol):
         """Return the permit of an effect."""
         ...
 
+    def effect_permitted(self, permit_id: PermitId) -> Effect | None:
+        """Return the effect of a permit; whether the two belong together is for the seal to say (PER-02)."""
+        ...
+
     def is_used(self, permit_id: PermitId) -> bool:
         """Say whether this permit was ever consumed."""
         ...

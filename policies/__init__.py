@@ -6,13 +6,24 @@ reads a clock or talks to a person; the issuer does, and writes the decision int
 
 from policies.bundle import Bundle, load_bundle
 from policies.canaries import run_canaries
-from policies.decision import ApproverDecision, Decision, TierResult, decide, may_approve, undecided
+from policies.decision import (
+    ActDecision,
+    ApproverDecision,
+    Decision,
+    TierResult,
+    decide,
+    may_act,
+    may_approve,
+    undecided,
+)
 from policies.directory import ActorFact, Directory, FactsRefused, PersonFact
 from policies.engine import EngineUnfit, PolicyShape, engine_version
 from policies.facts import (
+    ActFacts,
     ApprovalFacts,
     ClockFact,
     Earlier,
+    EffectFact,
     Facts,
     Limits,
     TaskFact,
@@ -20,6 +31,8 @@ from policies.facts import (
 )
 from policies.findings import BundleRefused, Finding
 from policies.schema import (
+    ACTS,
+    ROLES,
     UNBOUNDED,
     Attribute,
     Catalogue,
@@ -27,11 +40,15 @@ from policies.schema import (
     ResourceType,
     cedar_schema,
 )
-from policies.starter import starter_files
+from policies.starter import role_policies, starter_files
 from policies.trouble import PolicyTrouble, Trouble
 
 __all__ = [
+    "ACTS",
+    "ROLES",
     "UNBOUNDED",
+    "ActDecision",
+    "ActFacts",
     "ActorFact",
     "ApprovalFacts",
     "ApproverDecision",
@@ -44,6 +61,7 @@ __all__ = [
     "Decision",
     "Directory",
     "Earlier",
+    "EffectFact",
     "EngineUnfit",
     "Facts",
     "FactsRefused",
@@ -61,7 +79,9 @@ __all__ = [
     "decide",
     "engine_version",
     "load_bundle",
+    "may_act",
     "may_approve",
+    "role_policies",
     "run_canaries",
     "starter_files",
     "undecided",

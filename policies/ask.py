@@ -15,8 +15,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from policies.directory import Directory, FactsRefused, Uid, entity, uid
-from policies.facts import ApprovalFacts, Facts, TaskFact, cedar_datetime
-from policies.schema import CLOCK_FIELDS, EARLIER_FIELDS, LIMITS_FIELDS, USAGE_FIELDS, AttributeKind
+from policies.facts import ActFacts, ApprovalFacts, Facts, TaskFact, cedar_datetime
+from policies.schema import (
+    CLOCK_FIELDS,
+    EARLIER_FIELDS,
+    EFFECT_TYPE,
+    ISSUER_ID,
+    ISSUER_TYPE,
+    LIMITS_FIELDS,
+    USAGE_FIELDS,
+    AttributeKind,
+)
 
 TIERS = ("issue", "requestApproval")
 _KINDS: dict[AttributeKind, type] = {"string": str, "int": int, "bool": bool}
@@ -127,6 +136,33 @@ def approval_ask(directory: Directory, facts: ApprovalFacts) -> Ask:
         "context": {"now": cedar_datetime(facts.now_ms)},
     }
     return _closed(directory, (request,), [brought])
+
+
+def act_ask(directory: Directory, facts: ActFacts) -> Ask:
+    """Return the one request that asks whether a person may do something to an effect or to the issuer.
+
+    Raises:
+        FactsRefused: `missing_entity`; of an effect, also where its class or operation is declared no more.
+    """
+    effect = facts.effect
+    resource, brought = uid(ISSUER_TYPE, ISSUER_ID), []
+    if effect is not None:
+        attributes = {
+            "subject": _reference("Person", effect.subject),
+            "actor": _reference("Actor", effect.actor),
+            "state": effect.state,
+            "own": effect.own,
+        }
+        parents = (("Class", effect.action_class), ("Operation", effect.operation))
+        resource = uid(EFFECT_TYPE, effect.effect_id)
+        brought = [entity(EFFECT_TYPE, effect.effect_id, attributes, parents)]
+    request: dict[str, object] = {
+        "principal": uid("Person", facts.person),
+        "action": uid("Action", facts.action),
+        "resource": resource,
+        "context": {"now": cedar_datetime(facts.now_ms), "command": facts.command},
+    }
+    return _closed(directory, (request,), brought)
 
 
 def references(*values: object) -> Iterator[Uid]:

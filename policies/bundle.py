@@ -59,6 +59,10 @@ class Bundle:
         values = (self.annotation(policy_id, annotation) for policy_id in policy_ids)
         return tuple(sorted({name for value in values if value is not None for name in names(value)}))
 
+    def names_action(self, action: str) -> bool:
+        """Say whether some policy names this action; one about any action whatever names none."""
+        return any(action in (shape.actions or ()) for shape in self.policies.values())
+
     def quorum(self, policy_ids: tuple[str, ...]) -> Mapping[str, int]:
         """Return how many people of each group these policies want, sorted: of each the largest number (APP-03)."""
         wanted: dict[str, int] = {}

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from policies.ask import TIERS, Ask, approval_ask, tier_ask
+from policies.ask import TIERS, Ask, act_ask, approval_ask, tier_ask
 from policies.bundle import Bundle
 from policies.directory import Directory, FactsRefused
 from policies.engine import Answer, EngineTrouble, evaluate
-from policies.facts import ApprovalFacts, Facts
+from policies.facts import ActFacts, ApprovalFacts, Facts
 from policies.lint import GROUPS_MAX
 from policies.trouble import PolicyTrouble, Trouble
 
@@ -94,6 +94,17 @@ class Decision:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproverDecision:
     """Whether one person may approve one effect, and by which policies."""
+
+    allowed: bool
+    policy_ids: tuple[str, ...]
+    errors: tuple[PolicyTrouble, ...]
+    bundle_digest: str
+    engine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActDecision:
+    """Whether one person may do one thing, and by which policies."""
 
     allowed: bool
     policy_ids: tuple[str, ...]
@@ -235,4 +246,23 @@ def _conclude(
         say=say,
         bundle_digest=bundle_digest,
         engine=engine,
+    )
+
+
+def may_act(bundle: Bundle, directory: Directory, facts: ActFacts) -> ActDecision:
+    """Return whether the person of `facts` may do what they ask (POL-01). It fails closed like `decide`."""
+    errors: tuple[PolicyTrouble, ...] = ()
+    result = CLOSED
+    try:
+        (result,) = _results(bundle, directory, (facts.action,), lambda: act_ask(directory, facts))
+    except FactsRefused as refused:
+        errors = (PolicyTrouble(policy_id="", reason=refused.reason),)
+    except _Undecided as undecided:
+        errors = undecided.errors
+    return ActDecision(
+        allowed=result.allowed,
+        policy_ids=result.policy_ids,
+        errors=errors,
+        bundle_digest=bundle.digest,
+        engine=bundle.engine,
     )

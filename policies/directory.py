@@ -1,11 +1,11 @@
 """Who exists: people, actors and their groups, as one immutable revision that policies can ask about.
 
 Rules: names are unique; every actor answers to a person of the same directory; nothing refers to what is
-not in it (a dangling reference makes a Cedar forbid be skipped). Equal directories have the equal
-`revision`, in every process. Names are used verbatim as Cedar ids: normalisation (NFC, case) is done by
-whoever reads the owner's profile, before this.
+not in it (a dangling reference makes a Cedar forbid be skipped). A person's roles are parents, as groups are.
+Equal directories have the equal `revision`, in every process. Names are used verbatim as Cedar ids:
+normalisation (NFC, case) is done by whoever reads the owner's profile, before this.
 
-Not here: who may log in, keys, roles. Next: `policies.facts` adds what one request asks about.
+Not here: who may log in, and keys. Next: `policies.facts` adds what one request asks about.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from policies.schema import Catalogue
+from policies.schema import ISSUER_ID, ISSUER_TYPE, ROLES, Catalogue
 from policies.trouble import Trouble
 
 # An entity costs about 12 microseconds to load and its handle is cloned per request (0.14 ms at 500, 2.7 ms
@@ -75,15 +75,18 @@ def _require_principal(what: str, name: str, groups: tuple[str, ...], suspended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonFact:
-    """A person that the owner declared, with the groups that the owner put them in."""
+    """A person that the owner declared, with the groups and the roles that the owner gave them."""
 
     name: str
     groups: tuple[str, ...]
     suspended: bool = False
+    roles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse malformed names and values of other types."""
+        """Refuse malformed names, unknown roles and values of other types."""
         _require_principal("person", self.name, self.groups, self.suspended)
+        if type(self.roles) is not tuple or not set(self.roles) <= set(ROLES):
+            raise FactsRefused("type_error", "a person has a role that does not exist")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +142,10 @@ class Directory:
         entities = [entity("Group", name, {}, ()) for name in groups]
         entities += [entity("Class", name, {}, ()) for name in self.catalogue.classes]
         entities += [entity("Operation", name, {}, ()) for name in self.catalogue.operations]
+        entities += [entity("Role", name, {}, ()) for name in ROLES]
+        entities.append(entity(ISSUER_TYPE, ISSUER_ID, {}, ()))
         entities += [
-            entity("Person", one.name, {"suspended": one.suspended}, _groups(one.groups))
+            entity("Person", one.name, {"suspended": one.suspended}, _groups(one.groups) + _roles(one.roles))
             for one in self.people
         ]
         for one in self.actors:
@@ -152,6 +157,10 @@ class Directory:
 
 def _groups(names: tuple[str, ...]) -> tuple[Uid, ...]:
     return tuple(("Group", name) for name in sorted(set(names)))
+
+
+def _roles(names: tuple[str, ...]) -> tuple[Uid, ...]:
+    return tuple(("Role", name) for name in sorted(set(names)))
 
 
 def _uid_of(one: Mapping[str, object]) -> Uid:

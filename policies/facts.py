@@ -18,15 +18,17 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from policies.directory import ActorFact, Directory, FactsRefused, PersonFact, require_name
-from policies.schema import UNBOUNDED
+from policies.schema import ACTS, EFFECT_TYPE, ISSUER_TYPE, UNBOUNDED
 
 __all__ = [
     "UNBOUNDED",
+    "ActFacts",
     "ActorFact",
     "ApprovalFacts",
     "ClockFact",
     "Directory",
     "Earlier",
+    "EffectFact",
     "Facts",
     "FactsRefused",
     "Limits",
@@ -253,3 +255,43 @@ class ApprovalFacts:
         for what in ("person", "effect_id", "action_class", "subject", "actor", "approvers"):
             require_name(what, getattr(self, what))
         require_whole("now_ms", self.now_ms, 0, TIME_MS_MAX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectFact:
+    """An effect that somebody wants to act on: its place, where it stands, and whether it is the caller's own."""
+
+    effect_id: str
+    action_class: str
+    operation: str
+    subject: str
+    actor: str
+    state: str
+    own: bool
+
+    def __post_init__(self) -> None:
+        """Refuse malformed names."""
+        for what in ("effect_id", "action_class", "operation", "subject", "actor", "state"):
+            require_name(what, getattr(self, what))
+        if type(self.own) is not bool:
+            raise FactsRefused("type_error", "whose effect it is has to be true or false")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActFacts:
+    """May this person do this, with this command, to this effect; or, without an effect, to the issuer? (POL-01)."""
+
+    person: str
+    action: str
+    command: str
+    now_ms: int
+    effect: EffectFact | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse malformed names, an instant outside the calendar, and an act on what it does not apply to."""
+        require_name("person", self.person)
+        require_name("command", self.command)
+        require_whole("now_ms", self.now_ms, 0, TIME_MS_MAX)
+        kind = ISSUER_TYPE if self.effect is None else EFFECT_TYPE
+        if kind not in ACTS.get(self.action, ()):
+            raise FactsRefused("bad_facts", "an act on something that it does not apply to")

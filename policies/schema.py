@@ -2,7 +2,8 @@
 
 Rules (POL-02): each resource type is closed and typed; every attribute is marked as said by the actor or
 known to the issuer; classes and operations are closed vocabularies (enum entities), so a typing error in a
-policy is found at load. The two tiers are actions in the group `permit` (POL-01). Costs are whole numbers
+policy is found at load. The two tiers are actions in the group `permit` (POL-01), and the acts of people are actions
+of their own: an act on one effect asks about an `Effect`, any other about the one `Issuer`. Costs are whole numbers
 of the catalogue's units, never decimals (EFF-04). The order is the catalogue's: equal catalogues give equal
 text in every process.
 
@@ -13,7 +14,9 @@ Next: `policies.facts` fills exactly this shape.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Literal
 
 from ledger.canonical import WHOLE_MAX
@@ -32,7 +35,10 @@ _ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _ENUM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}\Z")
 _CEDAR_TYPES: dict[AttributeKind, str] = {"string": "String", "int": "Long", "bool": "Bool"}
 # The schema's own names, and names that Cedar reserves or would shadow (Cedar language 4.5).
-_OWN_TYPES = ("Group", "Person", "Actor", "Task", "Class", "Operation", "Request", "Action")
+_OWN_TYPES = (
+    *("Group", "Person", "Actor", "Task", "Class", "Operation", "Request", "Action"),
+    *("Role", "Host", "Issuer", "Effect"),
+)
 _OWN_RECORDS = ("Units", "Earlier", "Usage", "Limits", "Clock", "Ask")
 # `Record` and `Entity` are reserved for JSON type descriptions only, and are good names for a resource.
 _CEDAR_NAMES = ("Bool", "Boolean", "Long", "String", "Set", "Extension")
@@ -49,6 +55,22 @@ EARLIER_FIELDS = (
 USAGE_FIELDS = ("task_permits", "root_permits", "day_permits")
 LIMITS_FIELDS = (*USAGE_FIELDS, "lifetime_s")
 CLOCK_FIELDS = ("minute_of_day", "weekday")
+
+ROLES = ("owner", "host", "approver", "reviewer", "operator")
+"""The roles that a profile gives to people; the profile's own list is compared with this one by a test."""
+
+ISSUER_TYPE, ISSUER_ID, EFFECT_TYPE = "Issuer", "issuer", "Effect"
+ACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "openTask": (ISSUER_TYPE,),
+        "observe": (ISSUER_TYPE, EFFECT_TYPE),
+        "reconcile": (EFFECT_TYPE,),
+        "acknowledge": (EFFECT_TYPE,),
+        "revoke": (ISSUER_TYPE,),
+        "activate": (ISSUER_TYPE,),
+    },
+)
+"""What policies are asked about a person beside `approve`, and on which types (POL-01)."""
 
 
 class CatalogueRefused(ValueError):  # noqa: N818 - the project's word for this is "refused", not "error"
@@ -155,6 +177,15 @@ def _resource(kind: ResourceType) -> str:
     return "\n".join([*lines, "};"])
 
 
+def _acts() -> list[str]:
+    """Return the actions of people; hosts and actors are not asked about, since they may do none of it (SEC-02)."""
+    context = '{ "now": datetime, "command": String }'
+    return [
+        f'action "{act}" appliesTo {{ principal: [Person], resource: [{", ".join(types)}], context: {context} }};'
+        for act, types in ACTS.items()
+    ]
+
+
 def cedar_schema(catalogue: Catalogue) -> str:
     """Return the Cedar schema text of a catalogue, ending with a line end.
 
@@ -163,6 +194,7 @@ def cedar_schema(catalogue: Catalogue) -> str:
     resources = ", ".join(kind.name for kind in catalogue.resource_types)
     tier = f"appliesTo {{ principal: [Actor], resource: [{resources}], context: Ask }};"
     approve = 'principal: [Person], resource: [Request], context: { "now": datetime }'
+    effect = '"subject": Person, "actor": Actor, "state": String, "own": Bool'
     ask = (
         '"subject": Person, "task": Task, "cost": Units, "remaining": Units, "recipients": Set<String>, '
         '"earlier": Earlier, "usage": Usage, "limits": Limits, "clock": Clock'
@@ -171,7 +203,8 @@ def cedar_schema(catalogue: Catalogue) -> str:
         [
             "// Generated from the owner profile. What is not marked otherwise is known to the issuer.",
             "entity Group;",
-            'entity Person in [Group] = { "suspended": Bool };',
+            _enum("Role", ROLES),
+            'entity Person in [Group, Role] = { "suspended": Bool };',
             'entity Actor in [Group] = { "answers_to": Person, "suspended": Bool };',
             'entity Task in [Task] = { "subject": Person, "depth": Long, "expires": datetime };',
             _enum("Class", catalogue.classes),
@@ -189,6 +222,10 @@ def cedar_schema(catalogue: Catalogue) -> str:
             f'action "requestApproval" in ["permit"] {tier}',
             'entity Request in [Class] = { "subject": Person, "actor": Actor, "approvers": Group };',
             f'action "approve" appliesTo {{ {approve} }};',
+            _enum(ISSUER_TYPE, (ISSUER_ID,)),
+            "// `own` says whether it is the caller's own; `state` is where it stands.",
+            f"entity {EFFECT_TYPE} in [Class, Operation] = {{ {effect} }};",
+            *_acts(),
             "",
         ]
     )

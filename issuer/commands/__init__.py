@@ -2,13 +2,18 @@
 
 __all__ = [
     "acknowledge",
+    "activate",
+    "actor_token",
     "admit_host",
     "approvals",
     "approve",
+    "audit_changes",
     "clock_accept",
     "commit",
     "decline",
     "dispatch_child",
+    "freeze",
+    "host_token",
     "invocation_cancel",
     "invocation_end",
     "invocation_list",
@@ -25,9 +30,13 @@ __all__ = [
     "report",
     "request",
     "request_held",
+    "resume",
+    "revisions",
+    "revoke",
     "show",
     "show_content",
     "statement",
+    "suspend",
     "task_accept_overrun",
     "task_close",
     "task_freeze",
@@ -37,6 +46,7 @@ __all__ = [
     "task_open",
     "task_show",
     "task_thaw",
+    "thaw",
     "timeline_of",
     "wait",
     "withdraw",
@@ -48,6 +58,8 @@ from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
 from issuer.commands.content import show_content
+from issuer.commands.credentials import actor_token, host_token
+from issuer.commands.freezing import freeze, resume, suspend, thaw
 from issuer.commands.invocations import (
     invocation_cancel,
     invocation_end,
@@ -59,6 +71,8 @@ from issuer.commands.invocations import (
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.reconciling import acknowledge, reconcile
+from issuer.commands.revisions import activate, audit_changes, revisions
+from issuer.commands.revoking import revoke
 from issuer.commands.task_changes import (
     task_accept_overrun,
     task_close,

@@ -7,6 +7,7 @@ sent. The same request key and content give the same effect (EFF-11).
 from dataclasses import dataclass, replace
 
 from issuer import answering
+from issuer.caller import refuse_caller, refuse_speaker
 from issuer.commands.edge import at_the_edge
 from issuer.commands.standing import settled_answer
 from issuer.flow import spans
@@ -28,8 +29,10 @@ from issuer.flow.prepare import (
 )
 from issuer.flow.reference import bound_operation, find_effect, missing, open_binding, refuse_target
 from issuer.flow.refusing import RefusedError, collected_since
+from issuer.flow.stops import refuse_stopped
 from issuer.house import House, Locked, Visit
 from issuer.ids import random_bytes
+from issuer.notifying import tell_awaiting, tell_nearly_full
 from issuer.sealing import NONCE_BYTES, ProtectedStoreFull
 from issuer.wire import Answer, code_of
 from ledger.changes import EffectPrepared, Step
@@ -95,6 +98,8 @@ def _requested(visit: Visit, ask: Ask, *, hold: bool) -> Answer:
     is_ours = effect is not None and effect.effect_id == draft.effect_id
     if draft.pinned.has_protected and not (is_ours and committed.refusal is None):
         visit.house.protected.erase(draft.effect_id, durable=False)
+    if is_ours:
+        _tell(visit.house, committed)
     known = committed.value.collected or (None if is_ours else effect)
     return _answer(visit.house, committed) if known is None else _again(visit, read, known)
 
@@ -155,11 +160,13 @@ def _created(
     wanted = draft.ask.invocation
     invocation = None if wanted is None else view.invocation(InvocationId(wanted))
     no = None if wanted is None else refuse_invocation(invocation, path, visit.caller.name, now)
+    no = refuse_caller(view, visit.caller) or no
     no = no or refuse_path(path, now) or refuse_actor(path, draft.ask.actor, draft.subject)
     locked = Locked(view=view, now=now, path=path, invocation=invocation)
     effect = None if no is not None else drafted_effect(visit, draft, locked)
     if effect is not None:
-        no = refuse_use(visit.house, view, path, effect, stored=False)
+        no = refuse_stopped(view, visit.house, effect)
+        no = no or refuse_use(visit.house, view, path, effect, stored=False)
     if effect is None or no is not None:
         no = no or Refusal(code=RefusalCode.UNKNOWN_REFERENCE, field="task")
         step = Step(transition=spans.refused(visit, no))
@@ -197,6 +204,14 @@ def _issued(effect: Effect, issued: Issued, *, before: tuple[Step, ...] = ()) ->
         refusal=issued.refusal,
         steps=(*before, *issued.steps),
     )
+
+
+def _tell(house: House, committed: Committed[_Requested]) -> None:
+    """Tell people of what this request itself brought about: a wait for one of them, a ledger that fills up."""
+    effect = committed.value.effect
+    if effect is not None and effect.state is EffectState.AWAITING_APPROVAL:
+        tell_awaiting(house, effect)
+    tell_nearly_full(house)
 
 
 def _answer(house: House, committed: Committed[_Requested]) -> Answer:
@@ -242,7 +257,10 @@ def _held(visit: Visit, effect: Effect) -> Answer:
         path = view.path(current.task_id)
         locked = Locked(view=view, now=now, path=path, invocation=named(view, current))
         no = (
-            _refuse_edited(view, current, effect)
+            refuse_caller(view, visit.caller)
+            or refuse_speaker(visit.caller, current.actor, current.subject)
+            or _refuse_edited(view, current, effect)
+            or refuse_stopped(view, visit.house, current)
             or refuse_named(current, locked)
             or refuse_path(path, now)
             or refuse_expiry(current, now)
@@ -258,6 +276,7 @@ def _held(visit: Visit, effect: Effect) -> Answer:
     after = committed.value.effect
     if after is not None and after.state is EffectState.DENIED:
         erase_content(visit.house, (effect,))
+    _tell(visit.house, committed)
     return _answer(visit.house, committed)
 
 

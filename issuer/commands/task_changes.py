@@ -15,7 +15,9 @@ from issuer.commands.task_views import shown
 from issuer.commands.task_words import Blocked, accepted_say, refused, thawed_say, wider_say
 from issuer.flow import spans
 from issuer.flow.refusing import unknown_unit
+from issuer.flow.signed_act import acting
 from issuer.house import House, Visit
+from issuer.notifying import tell_frozen
 from issuer.wire import Answer
 from ledger.budgets import refuse_wider_ceiling
 from ledger.changes import CeilingGranted, CeilingLowered, OverrunAccepted, Step, TaskMoved
@@ -61,7 +63,7 @@ def _changed(visit: Visit, name: str, decide: _Decide) -> Task | Answer:
             return Verdict(value=_Found(task=task, say=done.say), refusal=done.refusal, steps=(step,))
         return Verdict(value=_Found(task=task), steps=(done,))
 
-    committed = visit.house.ledger.transact(under_lock)
+    committed = visit.house.ledger.transact(acting(visit, under_lock))
     found = committed.value
     if committed.refusal is not None:
         return refused(visit.house, committed.refusal, name, say=found.say)
@@ -110,7 +112,13 @@ def task_freeze(visit: Visit, name: str) -> Answer:
 
     Permits are left as they are: one that is still in time when the task is thawed can be used.
     """
-    return _moved(visit, name, TransitionName.TASK_FROZEN, TaskState.FROZEN)
+    answer = _moved(visit, name, TransitionName.TASK_FROZEN, TaskState.FROZEN)
+    match answer.more.get("task"):
+        case {"id": str(task_id)}:  # only where it was frozen here
+            tell_frozen(visit.house, task_id)
+        case _:
+            pass
+    return answer
 
 
 def task_thaw(visit: Visit, name: str) -> Answer:

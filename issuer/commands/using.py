@@ -16,7 +16,7 @@ from issuer.commands.standing import settled_answer
 from issuer.flow.admit import Admitted, Attempt, Winner, admit, claim_hash, winner_here, winner_outside
 from issuer.flow.binding import Pinned
 from issuer.flow.capacity import restore_ballast
-from issuer.flow.dispatch import Send, Won, adapter_send, confirmed, dispatch, ended
+from issuer.flow.dispatch import Send, Won, adapter_send, confirmed, dispatch, ended, held_back_code
 from issuer.flow.host_word import HostWord, host_outcome
 from issuer.flow.reference import (
     NOTHING_RESTATED,
@@ -110,7 +110,7 @@ def admit_host(visit: Visit, reference: str) -> Answer:
         if reason is not None:
             settle(visit, effect, winner.claim_hash, not_sent(reason))
             none = replace(effect, state=EffectState.NO_EFFECT)
-            return answering.about(visit.house, str(RefusalCode.PREPARE_AGAIN), none)
+            return answering.about(visit.house, held_back_code(reason), none)
         more = {
             "claim": winner.secret,
             "deadline": instant_text(claim.deadline_ms),

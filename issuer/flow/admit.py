@@ -4,9 +4,10 @@ Rules: ADM-01 (what is checked), ADM-02 (all or nothing), ADM-04 (exactly one wi
 asked again), EFF-07 (nothing is widened to a changed target), LED-06. Under the lock, in order:
   1. where the effect stands; an orphaned admission ends here   2. its permit: there, unused, in time, and no
   admission of it in the trail   3. its row is genuine and the one that was opened, and the seal opens
-  4. the invocation that it names, the task and its ancestors, and what they name   5. the object's preconditions,
-  looked at just before   6. policy and the bounds of the class, again; behind an approved permit also each person whose
-  yes it rests on   7. the budget at every level, and space for the outcome   8. consume, claim, reserve, span.
+  4. nothing of it is revoked or frozen; the invocation that it names, the task and its ancestors, and what they name
+  5. the object's preconditions, looked at just before   6. whose call it is, policy and the bounds of the class, again;
+  behind an approved permit also each person whose yes it rests on   7. the budget at every level, and space for the
+  outcome   8. consume, claim, reserve, span.
 Next: step 6, `issuer.flow.dispatch`, which only the winner reaches.
 """
 
@@ -14,6 +15,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from issuer.caller import refuse_caller, refuse_speaker
 from issuer.flow import spans
 from issuer.flow.approvers import refuse_approval
 from issuer.flow.binding import Pinned
@@ -24,8 +26,10 @@ from issuer.flow.invocations import named, refuse_named
 from issuer.flow.overdue import expired_step, gone_senders, orphaned_step
 from issuer.flow.refusing import collected_since
 from issuer.flow.seal import seal_holds
+from issuer.flow.stops import VOID, refuse_stopped, revoked_step, void_by
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_claim
+from issuer.notifying import tell_unknown
 from ledger.budgets import refuse_cost, reserved_lines
 from ledger.changes import CostReserved, DecisionRecorded, EffectMoved, PermitUsed, Step
 from ledger.errors import Broken
@@ -126,6 +130,7 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
             return Verdict(value=Admitted(effect=lost), refusal=no, steps=(orphaned,))
         locked = Locked(view=view, now=now, path=view.path(current.task_id), invocation=named(view, current))
         no_yet = _refuse_before_policy(visit.house, current, locked, attempt.target)
+        no_yet = no_yet or _refuse_calling(visit, view, current)  # 6
         if no_yet is None and effect.state is not EffectState.PERMITTED:
             # It was permitted after this caller looked at it, so neither target nor approval was looked at for it.
             no_yet = Refusal(code=RefusalCode.NOT_PERMITTED_YET)
@@ -133,14 +138,16 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
             # What will be sent was opened from the earlier row, so it must be this one, not only a genuine one.
             no_yet = Refusal(code=RefusalCode.PERMIT_BROKEN, field="binding")
         if no_yet is not None:
-            return _refused(visit, current, no_yet)
+            return _void(visit, current, no_yet, view) or _refused(visit, current, no_yet)
         # 2: that it is unused does not rest on the absence of rows alone
         view.demand_pending(current.effect_id)
         return _decided(visit, attempt, current, locked)
 
     committed = visit.house.ledger.transact(decide_under_lock)
-    if committed.refusal is not None and committed.refusal.code is RefusalCode.EXPIRED:
+    if committed.refusal is not None and committed.refusal.code in {RefusalCode.EXPIRED, RefusalCode.REVOKED}:
         erase_content(visit.house, (effect,))
+    if committed.value.effect.state is EffectState.UNKNOWN:
+        tell_unknown(visit.house, committed.value.effect)
     return committed
 
 
@@ -159,11 +166,18 @@ def _refuse_before_policy(
         )
         or _refuse_row(view, effect)  # 3
         or _refuse_seal(house, effect, permit)
-        or refuse_named(effect, locked)  # 4
+        or refuse_stopped(view, house, effect)  # 4
+        or refuse_named(effect, locked)
         or refuse_path(locked.path, locked.now)
         or refuse_scope(locked.path, effect)
         or target  # 5
     )
+
+
+def _refuse_calling(visit: Visit, view: View, effect: Effect) -> Refusal | None:
+    """Refuse a caller whose credential is void by now, or that may not speak for this actor or person any more."""
+    no = refuse_caller(view, visit.caller)
+    return no or refuse_speaker(visit.caller, effect.actor, effect.subject)
 
 
 def _refuse_row(view: View, effect: Effect) -> Refusal | None:
@@ -239,6 +253,15 @@ def _claim(attempt: Attempt, effect: Effect, now: InstantMs) -> Claim:
         admitted_ms=now,
         deadline_ms=InstantMs(now + attempt.pinned.operation.deadline_ms),
     )
+
+
+def _void(visit: Visit, effect: Effect, refusal: Refusal, view: View) -> Verdict[Admitted] | None:
+    """Return the end of a permit that is found void under the lock, a move of its own; None for any other no."""
+    if refusal.code is not RefusalCode.REVOKED or effect.state is not EffectState.PERMITTED:
+        return None
+    step = revoked_step(visit, effect, reason=VOID, stop=void_by(view, visit.house, effect))
+    over = replace(effect, state=EffectState.REVOKED)
+    return Verdict(value=Admitted(effect=over), refusal=refusal, steps=(step,))
 
 
 def _refused(

@@ -35,6 +35,7 @@ from issuer.flow.overdue import expired_step
 from issuer.flow.prepare import lifetime_caps
 from issuer.flow.refusing import RefusedError, collected_since
 from issuer.flow.statements import registered_keys, statement_digest
+from issuer.flow.stops import refuse_stopped
 from issuer.house import House, Locked, Visit
 from issuer.sealing import SignatureRefused, signer_of
 from ledger.authority import Approval, ApprovalWait, is_quorum
@@ -142,12 +143,6 @@ def refuse_answer(effect: Effect) -> Refusal | None:
     return Refusal(code=_OVER.get(effect.state, RefusalCode.TOO_LATE))
 
 
-def refuse_stops(view: View, house: House, effect: Effect) -> Refusal | None:
-    """Refuse what is stopped or void (ADM-05). The one place of this step where stops are asked."""
-    del view, house, effect
-    return None
-
-
 def answer(visit: Visit, opened: Opened, signed: Signed, view: View, now: InstantMs) -> Verdict[Answered]:
     """Decide about one person's answer under the lock; every no carries its span."""
     effect, pinned = opened.effect, opened.pinned
@@ -162,7 +157,7 @@ def answer(visit: Visit, opened: Opened, signed: Signed, view: View, now: Instan
     if edited is not None or wait is None:
         return _no(visit, current, edited or Refusal(code=RefusalCode.PERMIT_BROKEN), signed)
     locked = Locked(view=view, now=now, path=view.path(current.task_id), invocation=named(view, current))
-    no = refuse_stops(view, visit.house, current) or _refuse_signer(  # 2, 3
+    no = refuse_stopped(view, visit.house, current) or _refuse_signer(  # 2, 3
         visit.house, current, locked, signed
     )
     if no is not None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from issuer.clock import LocalTime, local_time
 from issuer.flow.binding import Pinned
+from issuer.flow.stops import directory_now
 from issuer.house import House, Locked
 from issuer.operations.registry import Operation
 from issuer.profile import ActionClass
@@ -24,6 +25,7 @@ from ledger.rules import refuse_takes
 from ledger.states import PENDING, UNRESOLVED
 from policies import (
     UNBOUNDED,
+    ActDecision,
     ClockFact,
     Decision,
     Earlier,
@@ -201,7 +203,7 @@ def decide(
     facts: Facts | None = None
     try:
         facts = _facts(house, pinned, effect, locked, counted)
-        decision = decide_by_policy(house.bundle, house.directory, facts)
+        decision = decide_by_policy(house.bundle, directory_now(house, locked.view), facts)
     except FactsRefused as refused:
         decision = undecided(house.bundle, refused.reason)
     takes: tuple[CounterTake, ...] = ()
@@ -267,7 +269,7 @@ def _numbers(record: Earlier | Usage | Limits | ClockFact) -> dict[str, int]:
     return {name: getattr(record, name) for name in type(record).__dataclass_fields__}
 
 
-def error_words(decision: Decision) -> tuple[str, ...]:
+def error_words(decision: Decision | ActDecision) -> tuple[str, ...]:
     """Return a decision's troubles as a span shows them: `policy-id:reason`."""
     return tuple(f"{error.policy_id or '-'}:{error.reason}" for error in decision.errors)
 

@@ -3,8 +3,9 @@
 Rules: ADM-03 (nothing is sent before every required sink has acknowledged the admission), ADM-05 (one more look),
 AUD-02 (a sink that dies in between costs the permit, nothing else), REP-04 and REP-05 (any exception after the
 first byte is `unknown`). In order:
-  1. every required sink acknowledges exactly this sequence   2. one more look: still admitted, all in time, task open
-  3. the adapter sends   4. the outcome is recorded, whatever a sink says   5. the sinks acknowledge the outcome.
+  1. every required sink acknowledges exactly this sequence   2. one more look: still admitted, all in time, task open,
+  nothing revoked or frozen since   3. the adapter sends, and asks the same before each further protected step
+  4. the outcome is recorded, whatever a sink says   5. the sinks acknowledge the outcome.
 A winner that stops before 3 proves that it sent nothing: `no_effect`, budget and slot back, "prepare again".
 Next: step 7, `issuer.flow.settle`.
 """
@@ -20,12 +21,20 @@ from issuer.flow.invocations import named
 from issuer.flow.prepare import request_of
 from issuer.flow.settle import Outcome, from_answer, lost, not_sent, settle, without_protected
 from issuer.flow.steps import Reached
+from issuer.flow.stops import refuse_stopped
 from issuer.house import House, Visit
-from issuer.operations.contract import Answer, NotDispatchedError, Order
+from issuer.operations.contract import (
+    Answer,
+    AuthorityEndedError,
+    NotDispatchedError,
+    Order,
+    demand_allowed,
+)
 from issuer.wire import code_of
 from ledger.errors import Fault
 from ledger.model import Claim, DurationMs, Effect
-from ledger.refusals import RefusalCode
+from ledger.port import View
+from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_invocation, refuse_path
 from ledger.states import EffectState
 
@@ -108,11 +117,14 @@ def _sent(visit: Visit, won: Won, send: Send) -> tuple[Outcome, str | None]:
         _record(visit, won, not_sent(_word(fault)))
         raise
     if reason is not None:
-        return not_sent(reason), str(RefusalCode.PREPARE_AGAIN)
+        return not_sent(reason), held_back_code(reason)
     try:
         return send(order), None  # 3
     except NotDispatchedError as proof:
         return not_sent(proof.reason), "not_dispatched"
+    except AuthorityEndedError as over:
+        # The adapter does not say that nothing had left by then, so it may have.
+        return lost(f"authority_ended:{over.reason}"[:64]), None
     except Exception as fault:  # noqa: BLE001 - REP-05: whatever went wrong, it may have been sent
         return lost(_word(fault)), None
     except BaseException as fault:
@@ -141,6 +153,7 @@ def _order(visit: Visit, won: Won) -> Order:
         preparation=won.pinned.preparation,
         deadline_ms=won.claim.deadline_ms,
         remaining_ms=DurationMs(max(0, rest)),
+        still_allowed=lambda: demand_allowed(ended(visit.house, won.effect, won.claim)),
     )
 
 
@@ -162,12 +175,13 @@ def _held_back(visit: Visit, won: Won) -> str | None:
 def ended(house: House, effect: Effect, claim: Claim) -> str | None:
     """Look once more, without cost, after waiting for the sinks (ADM-05): return why nothing may be sent, or None."""
     try:
-        current, permit, path, invocation = house.ledger.read(
+        current, permit, path, invocation, no = house.ledger.read(
             lambda view: (
                 view.effect(effect.effect_id),
                 view.permit(effect.effect_id),
                 view.path(effect.task_id),
                 named(view, effect),
+                _refuse_since(view, house, effect),
             )
         )
     except Fault:
@@ -179,11 +193,23 @@ def ended(house: House, effect: Effect, claim: Claim) -> str | None:
         return "deadline_passed"
     if permit is None or now >= permit.expires_ms:
         return "permit_expired"
-    no = None
-    if effect.invocation_id is not None:
+    if no is None and effect.invocation_id is not None:
         no = refuse_invocation(invocation, path, effect.caller, now)
     no = no or refuse_path(path, now)
     return None if no is None else str(no.code)
+
+
+def _refuse_since(view: View, house: House, effect: Effect) -> Refusal | None:
+    """Refuse what was revoked or frozen since its admission: itself, or what it stands on (ADM-05)."""
+    if view.was_revoked_late(effect.effect_id):
+        return Refusal(code=RefusalCode.REVOKED)
+    return refuse_stopped(view, house, effect)
+
+
+def held_back_code(reason: str) -> str:
+    """Return the code of an admission that was taken back for `reason` before anything was sent."""
+    is_revoked = reason == RefusalCode.REVOKED
+    return str(RefusalCode.REVOKED if is_revoked else RefusalCode.PREPARE_AGAIN)
 
 
 def _word(fault: BaseException) -> str:

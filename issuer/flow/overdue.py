@@ -2,7 +2,7 @@
 
 Rules: ADM-07 (only after the deadline, or when the sender is provably gone; never into anything better), BUD-04 (the
 maximum stays held), REP-05, PER-03 (expired exactly at the instant), BUD-06 (expiry gives back what issuing took),
-INV-02 (an invocation past its deadline failed).
+INV-02 (an invocation past its deadline failed), ADM-05 (what a revocation left void ends as revoked).
 Whoever touches the ledger next does it. Nothing here sends, repeats or inspects.
 """
 
@@ -12,7 +12,9 @@ from typing import Final
 from issuer.flow import spans
 from issuer.flow.content import erase_content
 from issuer.flow.invocations import overdue_steps
+from issuer.flow.stops import sweep_void
 from issuer.house import House, Visit
+from issuer.notifying import tell_unknown
 from ledger.changes import EffectMoved, Step
 from ledger.model import Claim, Effect, EvidenceClass, InstantMs
 from ledger.port import Verdict, View
@@ -62,20 +64,25 @@ def expired_step(visit: Visit, effect: Effect, *, reason: str = "lifetime_over")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ended:
-    """What one sweep ended: how many effects and invocations, and the effects that are over."""
+    """What one sweep ended: how many effects and invocations, the effects that are over, and those now unknown."""
 
     number: int
     expired: tuple[Effect, ...]
+    unknown: tuple[Effect, ...]
 
 
 def sweep(visit: Visit) -> int:
-    """End everything that is overdue, orphaned or over; return how many effects and invocations that were.
+    """End everything that is overdue, orphaned, over or void; return how many effects and invocations that were.
 
     Where nothing is due, nothing is written and no writer waits.
 
     Raises:
         Fault: as `ledger.port.Ledger.transact`; then nothing changed.
     """
+    return _sweep_overdue(visit) + sweep_void(visit)
+
+
+def _sweep_overdue(visit: Visit) -> int:
     house = visit.house
     claims = tuple(house.ledger.read(lambda view: view.claims_open()))
     over = house.ledger.read(lambda view: view.effects_over(house.now(), limit=1))
@@ -92,6 +99,7 @@ def sweep(visit: Visit) -> int:
     def decide(view: View, now: InstantMs) -> Verdict[_Ended]:
         expired = tuple(view.effects_over(now, limit=EXPIRIES_MAX))
         steps = [expired_step(visit, effect) for effect in expired]
+        unknown = []
         for claim in view.claims_open():
             effect = view.effect(claim.effect_id)
             if effect is None:
@@ -99,9 +107,13 @@ def sweep(visit: Visit) -> int:
             step = orphaned_step(visit, effect, claim, now, sender_is_gone=claim.effect_id in gone)
             if step is not None:
                 steps.append(step)
+                unknown.append(effect)
         steps += overdue_steps(visit, view, now)
-        return Verdict(value=_Ended(number=len(steps), expired=expired), steps=tuple(steps))
+        ended = _Ended(number=len(steps), expired=expired, unknown=tuple(unknown))
+        return Verdict(value=ended, steps=tuple(steps))
 
     ended = house.ledger.transact(decide).value
     erase_content(house, ended.expired)
+    for effect in ended.unknown:
+        tell_unknown(house, effect)
     return ended.number

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from issuer.caller import refuse_speaker
 from issuer.flow.binding import (
     SALT_BYTES,
     Names,
@@ -22,6 +23,7 @@ from issuer.flow.binding import (
     salted_parts,
 )
 from issuer.flow.refusing import RefusedError, unknown_name
+from issuer.flow.stops import refuse_before_reading
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_effect_id, new_request_key, random_bytes
 from issuer.operations.contract import (
@@ -36,6 +38,7 @@ from issuer.operations.registry import Operation
 from issuer.profile import Profile
 from issuer.profile import unserved as unserved_keys
 from issuer.sealing import Purpose, content_key
+from ledger.authority import StopKind
 from ledger.canonical import canonical_bytes, parse_strict
 from ledger.errors import Malformed
 from ledger.model import (
@@ -169,8 +172,11 @@ def read_ask(visit: Visit, ask: Ask) -> ReadAsk:
         RefusedError: the owner has not declared something.
         Malformed: the ask cannot be read as what it should be.
     """
+    _demand_speaker(visit, ask.actor, ask.subject)
+    _demand_speaker(visit, ask.actor, ask.subject)
     operation = find_operation(visit.house, ask.operation)
     subject = _known_names(visit.house, ask)
+    _demand_speaker(visit, ask.actor, subject)
     ask = replace(ask, subject=subject)
     key = new_request_key() if ask.request_key is None else checked_name(ask.request_key, "request_key")
     try:
@@ -185,6 +191,13 @@ def read_ask(visit: Visit, ask: Ask) -> ReadAsk:
         values=values,
         request=request_fingerprint(visit.house, ask, values),
     )
+
+
+def _demand_speaker(visit: Visit, actor: str, subject: str | None) -> None:
+    """Refuse a host or an actor that speaks for others, before it learns whether they exist (EFF-08, SEC-04)."""
+    no = refuse_speaker(visit.caller, actor, subject)
+    if no is not None:
+        raise RefusedError(no.code, field=no.field)
 
 
 def prepare(visit: Visit, read: ReadAsk) -> Draft:
@@ -228,11 +241,19 @@ def _demand_allowed(house: House, read: ReadAsk) -> None:
     shown = _shown_resource(operation, resource_id, key)
     names = (operation.action_class, operation.name, f"{operation.resource_type}:{shown}")
 
+    stoppable = {
+        StopKind.CLASS: operation.action_class,
+        StopKind.OPERATION: operation.name,
+        StopKind.ACTOR: read.ask.actor,
+        StopKind.PERSON: read.subject,
+    }
+
     def look(view: View) -> Refusal | None:
         task = view.task_named(read.ask.task)
         path = () if task is None else view.path(task.task_id)
         return (
-            refuse_path(path, house.now())
+            refuse_before_reading(view, stoppable)
+            or refuse_path(path, house.now())
             or refuse_actor(path, read.ask.actor, read.subject)
             or refuse_names(path, names)
         )
@@ -422,7 +443,7 @@ def drafted_effect(visit: Visit, draft: Draft, locked: Locked, *, waits: bool = 
         subject=draft.subject,
         actor=draft.ask.actor,
         caller=visit.caller.name,
-        revision=visit.house.profile.digest,
+        revision=visit.house.revision,
         invocation_id=invocation_id,
     )
     body = binding_body(draft.pinned, names, cost=plain(draft.cost), expires_ms=expires)

@@ -21,12 +21,13 @@ from issuer.flow.prepare import (
     request_of,
 )
 from issuer.flow.refusing import RefusedError
+from issuer.flow.stops import refuse_stopped
 from issuer.house import House, Visit
 from issuer.operations.contract import TargetUnreadableError
 from issuer.operations.registry import Operation
 from issuer.sealing import ProtectedContentMissing, SealBroken
 from ledger.errors import LedgerCorrupt
-from ledger.model import EFFECT_ID_PATTERN, Effect, EffectId, InstantMs, Tombstone, plain
+from ledger.model import EFFECT_ID_PATTERN, Effect, EffectId, Tombstone, plain
 from ledger.port import View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_expiry, refuse_path, refuse_permit
@@ -224,7 +225,7 @@ def refuse_target(house: House, effect: Effect, pinned: Pinned) -> Refusal | Non
     its own credential for a task that is closed or a permit that is over (EFF-06).
     """
     if pinned.operation.reads_service:
-        no = house.ledger.read(lambda view: _refuse_unusable(view, effect, house.now()))
+        no = house.ledger.read(lambda view: _refuse_unusable(view, house, effect))
         if no is not None:
             return no
     try:
@@ -234,11 +235,12 @@ def refuse_target(house: House, effect: Effect, pinned: Pinned) -> Refusal | Non
     return None if word is None else Refusal(code=RefusalCode.PREPARE_AGAIN, field=word)
 
 
-def _refuse_unusable(view: View, effect: Effect, now: InstantMs) -> Refusal | None:
+def _refuse_unusable(view: View, house: House, effect: Effect) -> Refusal | None:
     """Refuse what the transaction is going to refuse anyway, whatever the object is like; it asks all of it again."""
+    now = house.now()
     path, permit = view.path(effect.task_id), view.permit(effect.effect_id)
     over = refuse_expiry(effect, now)
     if permit is not None:
         used, in_trail = view.is_used(permit.permit_id), view.was_admitted(effect.effect_id)
         over = refuse_permit(permit, used=used, in_trail=in_trail, now=now)
-    return over or refuse_path(path, now) or refuse_scope(path, effect)
+    return over or refuse_stopped(view, house, effect) or refuse_path(path, now) or refuse_scope(path, effect)

@@ -4,8 +4,8 @@ Rules: REC-03. All of it has to hold, under the lock, before a byte leaves:
   1. the owner's contract proves that the key cannot create another effect, and is the one that was bound, with the code
   that renders the same bytes   2. nobody else may still be sending: the winner of the admission is certainly over, and
   no other resend is within its deadline   3. the service remembers the key, counted from the first attempt, until the
-  whole exchange is over   4. the task and all above it are still open: the first request may never have arrived, and
-  then this one does what was asked for.
+  whole exchange is over   4. nothing of it is revoked or frozen, and the task and all above it are open: the first
+  request may never have arrived, and then this one does what was asked for.
 The bytes are made again from the proven binding, to the pinned addresses. The answer is service evidence: a success
 counts as a first one would. A refusal may be a gateway's, or about this second request alone: it ends nothing, and
 neither does a lost answer.
@@ -20,9 +20,11 @@ from issuer.flow.prepare import request_of
 from issuer.flow.reconcile import ATTEMPT_MS, Ask, Attempt, unclear
 from issuer.flow.refusing import RefusedError
 from issuer.flow.settle import Outcome, from_answer, without_protected
+from issuer.flow.stops import refuse_stopped
 from issuer.house import House
-from issuer.operations.contract import NotDispatchedError, Order
+from issuer.operations.contract import NotDispatchedError, Order, demand_allowed
 from issuer.operations.registry import Operation
+from ledger.errors import Fault
 from ledger.model import Claim, DurationMs, Effect, EvidenceClass, InstantMs
 from ledger.port import View
 from ledger.refusals import Refusal, RefusalCode
@@ -49,6 +51,7 @@ def resend_until(operation: Operation, claim: Claim | None) -> InstantMs | None:
 
 
 def refuse_resend(
+    house: House,
     pinned: Pinned,
 ) -> Callable[[View, Effect, Story, InstantMs], Refusal | None]:
     """Return what says no to a resend under the lock: 2 to 4 of the above, the first that does not hold."""
@@ -64,9 +67,34 @@ def refuse_resend(
             return Refusal(code=RefusalCode.OUTCOME_UNKNOWN, field="sender_not_gone")
         if until is None or now > until:
             return Refusal(code=RefusalCode.OUTCOME_UNKNOWN, field="key_forgotten")
-        return refuse_path(view.path(effect.task_id), now)
+        return _refuse_since(view, house, effect) or refuse_path(view.path(effect.task_id), now)
 
     return refuse
+
+
+def _refuse_since(view: View, house: House, effect: Effect) -> Refusal | None:
+    """Refuse what was revoked, or is frozen. The first sending stands as unknown all the same, and is told so."""
+    is_late = view.was_revoked_late(effect.effect_id)
+    no = Refusal(code=RefusalCode.REVOKED) if is_late else refuse_stopped(view, house, effect)
+    return (
+        None if no is None else Refusal(code=RefusalCode.OUTCOME_UNKNOWN, field=str(no.code), level=no.level)
+    )
+
+
+def _ended(house: House, attempt: Attempt) -> str | None:
+    """Return why an attempt may not do its next step any more, or None (ADM-05)."""
+    effect = attempt.effect
+    try:
+        no = house.ledger.read(
+            lambda view: (
+                _refuse_since(view, house, effect) or refuse_path(view.path(effect.task_id), house.now())
+            )
+        )
+    except Fault:
+        return "ledger_unavailable"
+    if house.now() >= attempt.deadline_ms:
+        return "deadline_passed"
+    return None if no is None else no.field or str(no.code)
 
 
 def resending(house: House, attempt: Attempt) -> Ask:
@@ -87,7 +115,11 @@ def _sent(house: House, attempt: Attempt, remaining_ms: DurationMs) -> Outcome:
         preparation=attempt.pinned.preparation,
         deadline_ms=attempt.deadline_ms,
         remaining_ms=remaining_ms,
+        still_allowed=lambda: demand_allowed(_ended(house, attempt)),
     )
+    over = _ended(house, attempt)
+    if over is not None:
+        return unclear(kind, over, "resend_not_sent")
     try:
         answer = attempt.pinned.operation.adapter.dispatch(order)
     except NotDispatchedError as proof:

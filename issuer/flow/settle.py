@@ -18,6 +18,7 @@ from issuer.flow.content import erase_content
 from issuer.flow.ending import record_end
 from issuer.flow.refusing import collected_since
 from issuer.house import House, Visit
+from issuer.notifying import tell_unknown
 from issuer.operations.contract import Answer, Proof
 from ledger.changes import Step
 from ledger.errors import Fault, Malformed
@@ -84,7 +85,8 @@ WINNER_REASONS: Final = frozenset({*_REASONS.values(), _ANSWERED, _LOST, CHARGE_
 def from_answer(answer: Answer) -> Outcome:
     """Return the outcome that a service's answer proves under its contract, and no more (REP-06).
 
-    A charge that is no whole amount proves nothing at all (EFF-04). One beside a proof of no effect is kept as what was
+    A charge that is no whole amount proves no end (EFF-04); where the answer told of an effect, it stays the service's
+    word, so that no later absence releases anything (REC-05). One beside a proof of no effect is kept as what was
     charged so far, and proves no end (REC-05). Either way the effect is `unknown` and a person looks.
     """
     charged: Amounts | None = None
@@ -92,7 +94,7 @@ def from_answer(answer: Answer) -> Outcome:
         try:
             charged = costs(answer.charged)
         except Malformed:
-            return lost("charge_not_whole")
+            return _unreadable_charge(answer)
     contradicts = answer.proof is Proof.NO_EFFECT and any((charged or {}).values())
     return Outcome(
         target=EffectState.UNKNOWN if contradicts else _PROOFS[answer.proof],
@@ -102,6 +104,12 @@ def from_answer(answer: Answer) -> Outcome:
         reference=answer.reference,
         charged=charged,
     )
+
+
+def _unreadable_charge(answer: Answer) -> Outcome:
+    heard = answer.proof in {Proof.SUCCEEDED, Proof.FAILED, Proof.PARTIAL, Proof.ACCEPTED}
+    word = EvidenceClass.SERVICE if heard else EvidenceClass.NONE
+    return replace(lost("charge_not_whole"), evidence_class=word, reference=answer.reference if heard else "")
 
 
 REFERENCE_HIDES_FROM: Final = 3
@@ -189,12 +197,14 @@ def settle(
 
 
 def _erase_if_over(house: House, effect: Effect) -> None:
-    """Erase the content of an effect that is over by now; of one that contradictions keep unknown it stays."""
+    """Erase the content of an effect that is over by now; of one that is unknown it stays, and people are told."""
     effect_id = effect.effect_id
     with suppress(Fault):
         current = house.ledger.read(lambda view: view.effect(effect_id))
         if current is not None and current.state in SETTLED:
             erase_content(house, (current,))
+        if current is not None and current.state is EffectState.UNKNOWN:
+            tell_unknown(house, current)
 
 
 def _is_news(view: View, effect: Effect, outcome: Outcome) -> bool:

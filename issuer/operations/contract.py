@@ -8,7 +8,7 @@ Next: `issuer.operations.registry` builds operations from a profile; `http_adapt
 `python_adapter` implement `Adapter`, and what each shows later is an `Inspector`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
@@ -29,6 +29,29 @@ class NotDispatchedError(Exception):
         """Keep the reason."""
         super().__init__(reason)
         self.reason = reason
+
+
+class AuthorityEndedError(Exception):
+    """What an adapter is about to do next is not allowed any more (ADM-05): raised by `Order.still_allowed` alone.
+
+    Where nothing had left by then, the adapter may say so with `NotDispatchedError`; otherwise it lets this pass, or
+    answers what it proves (`partial`), and the outcome is unknown. `reason` is a stable snake_case word.
+    """
+
+    def __init__(self, reason: str) -> None:
+        """Keep the reason."""
+        super().__init__(reason)
+        self.reason = reason
+
+
+def demand_allowed(reason: str | None) -> None:
+    """Return where there is no reason to stop.
+
+    Raises:
+        AuthorityEndedError: there is one.
+    """
+    if reason is not None:
+        raise AuthorityEndedError(reason)
 
 
 class PreparationRefusedError(Exception):
@@ -119,6 +142,9 @@ class Order:
         preparation: what preparation pinned; dispatch resolves nothing again (EFF-02).
         deadline_ms: instant after which nothing more may be sent.
         remaining_ms: milliseconds left until then when dispatch began; every wait is bounded by it.
+        still_allowed: to be called before each protected step after the first. It returns, or raises
+            `AuthorityEndedError`: revoked or frozen since, task or invocation over, a deadline passed, or the ledger
+            cannot be read (ADM-05). It reads the ledger, waits for no lock, and may be called from any thread.
     """
 
     effect_id: EffectId
@@ -126,6 +152,7 @@ class Order:
     preparation: Preparation
     deadline_ms: InstantMs
     remaining_ms: DurationMs
+    still_allowed: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

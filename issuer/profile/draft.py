@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from issuer.profile.findings import FindingCode, KeyPath, Problem
-from issuer.profile.models import ActionClass, Actor, Audit, Host, Operation, Person, RegistrySource
+from issuer.profile.models import ActionClass, Actor, Audit, Host, Notify, Operation, Person, RegistrySource
 
 __all__ = ["Draft", "unknown_name"]
 
@@ -27,6 +27,7 @@ class Draft:
     registries: Mapping[str, RegistrySource]
     classes: Mapping[str, ActionClass]
     operations: Mapping[str, Operation]
+    notices: Mapping[str, Notify]
     names: Mapping[str, tuple[str, ...]]
 
 

@@ -19,6 +19,8 @@ __all__ = [
     "FINDINGS_MAX",
     "FORMAT",
     "NAME_CHARACTERS_MAX",
+    "NOTICE_ARGUMENTS_MAX",
+    "NOTICE_TABLES_MAX",
     "PAYLOAD_FIELDS_MAX",
     "PROFILE_BYTES_MAX",
     "RECORD_BYTES_RANGE",
@@ -60,6 +62,12 @@ FINDINGS_MAX: Final = 100
 
 NAME_CHARACTERS_MAX: Final = 64
 """Characters of a name: fits a DNS label plus one, and the names of MCP tools."""
+
+NOTICE_TABLES_MAX: Final = 16
+"""Places where people are told; the commands of all of them run beside each other."""
+
+NOTICE_ARGUMENTS_MAX: Final = 32
+"""Program and arguments of one command; whoever needs more writes a script."""
 
 FIELD_NAME_CHARACTERS_MAX: Final = 40
 """Characters of a payload field's name; it is an attribute in the generated Cedar schema."""

@@ -80,6 +80,8 @@ __all__ = [
     "HttpAdapter",
     "Inspect",
     "LedgerBounds",
+    "NoticeKind",
+    "Notify",
     "ObligationTerm",
     "Operation",
     "PayloadField",
@@ -99,6 +101,7 @@ Mode = Literal["strict", "ordinary"]
 DayKey = Annotated[str, Says(words="`permits` or unit")]
 Zone = Annotated[Text, Says(words="IANA zone")]
 AdapterKind = Literal["http", "host", "file", "python"]
+NoticeKind = Literal["awaiting_approval", "outcome_unknown", "frozen", "sink_down", "nearly_full"]
 Role = Literal["owner", "host", "approver", "reviewer", "operator"]
 
 
@@ -193,6 +196,9 @@ class Actor(Table):
 
     answers_to: Name = Field(description="The person whose actor it is.")
     groups: Distinct[Name] = Field(default=(), description="Groups that policies name.")
+    login: Login | None = Field(
+        default=None, description="How its calls are recognised, where it calls itself."
+    )
 
 
 class Host(Table):
@@ -233,7 +239,7 @@ class ActionClass(Table):
     )
     lifetime_ms: Duration = Field(alias="lifetime", description="Longest life of a permit of this class.")
     wait_ms: Duration = Field(
-        default=WAIT,  # type: ignore[assignment]  # read like a written one
+        default=WAIT,  # type: ignore[assignment]  # read, and shown on the page, as an owner writes it
         alias="wait",
         description="How long an effect of this class may wait for a person.",
     )
@@ -322,7 +328,9 @@ class Operation(Table):
     after_approval: Literal["commit"] | None = Field(
         default=None, description="The issuer itself commits once approved; not with `host`."
     )
-    notify: Distinct[Text] = Field(default=(), description="Commands that tell people.")
+    notify: Distinct[Name] = Field(
+        default=(), description="Who is told that an effect waits for approval or has an unknown outcome."
+    )
 
     @property
     def credentials(self) -> tuple[str, ...]:
@@ -359,6 +367,20 @@ class ObligationTerm(Table):
     )
 
 
+class Notify(Table):
+    """`[notify.NAME]`: where people are told that something waits for them; exactly one of `command` and `spool`."""
+
+    command: tuple[Text, ...] | None = Field(
+        default=None,
+        description="Program by its full path, and arguments. No shell; the notice comes on its stdin.",
+    )
+    spool: Text | None = Field(
+        default=None,
+        description="Folder in which one JSON file a notice appears; below the profile's folder unless absolute.",
+    )
+    on: Distinct[NoticeKind] = Field(description="What is told here.")
+
+
 class Document(Table):
     """The file as a whole."""
 
@@ -382,4 +404,7 @@ class Document(Table):
     )
     obligations: FrozenMap[Name, ObligationTerm] = Field(
         default={}, alias="obligation", description="Obligations of policies, by name."
+    )
+    notices: FrozenMap[Name, Notify] = Field(
+        default={}, alias="notify", description="Where people are told, by name."
     )

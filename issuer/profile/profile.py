@@ -18,6 +18,7 @@ from issuer.profile.models import (
     Audit,
     Host,
     LedgerBounds,
+    Notify,
     ObligationTerm,
     Operation,
     Person,
@@ -52,6 +53,7 @@ class Profile:
     classes: Mapping[str, ActionClass]
     operations: Mapping[str, Operation]
     obligations: Mapping[str, ObligationTerm]
+    notices: Mapping[str, Notify]
     digest: str
 
 

@@ -19,6 +19,7 @@ from issuer.profile.findings import ProfileRefused
 from issuer.profile.limits import (
     CELL_BYTES_MAX,
     ENTRIES_MAX,
+    NOTICE_TABLES_MAX,
     PAYLOAD_FIELDS_MAX,
     PROFILE_BYTES_MAX,
     REGISTRY_BYTES_MAX,
@@ -37,6 +38,7 @@ from issuer.profile.models import (
     HttpAdapter,
     Inspect,
     LedgerBounds,
+    Notify,
     ObligationTerm,
     Operation,
     PayloadField,
@@ -80,6 +82,7 @@ _TABLES: Final[tuple[tuple[str, type[Table]], ...]] = (
     ("operation.NAME.inspect", Inspect),
     ("operation.NAME.before", Before),
     ("obligation.NAME", ObligationTerm),
+    ("notify.NAME", Notify),
 )
 
 _INTRODUCTION: Final = """\
@@ -122,6 +125,8 @@ for this machine only.
   proves two things; `key_kept` needs `http.once`; `http.if_match` needs `before.etag`.
 - Operations on one resource type agree on the type of each attribute, and a fact of `before` has another
   name than any payload field.
+- A `notify` table has exactly one of `command` and `spool`, and at most {NOTICE_TABLES_MAX} are declared. What is told
+  of an effect is told where its operation's `notify` says; what is told of the issuer itself wherever `on` has it.
 
 ## Registry files
 

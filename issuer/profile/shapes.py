@@ -22,6 +22,7 @@ from issuer.profile.models import (
     Audit,
     Document,
     Host,
+    Notify,
     Operation,
     Person,
     RegistrySource,
@@ -67,7 +68,8 @@ def shape_problems(document: Document | list[Problem]) -> list[Problem]:
 def draft_of(raw: Mapping[str, object]) -> Draft:
     """Return the entries of `raw` that are well formed by themselves, and the names of all entries."""
     names = {
-        section: tuple(_table(raw, section)) for section in ("person", "actor", "host", "registry", "class")
+        section: tuple(_table(raw, section))
+        for section in ("person", "actor", "host", "registry", "class", "notify")
     }
     zone = raw.get("timezone")
     return Draft(
@@ -79,6 +81,7 @@ def draft_of(raw: Mapping[str, object]) -> Draft:
         registries=_entries(RegistrySource, raw, "registry"),
         classes=_entries(ActionClass, raw, "class"),
         operations=_entries(Operation, raw, "operation"),
+        notices=_entries(Notify, raw, "notify"),
         names=names,
     )
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from issuer.profile.models import Operation
 from issuer.profile.profile import Profile
 
 __all__ = ["UNSERVED", "Unserved", "unserved", "unserved_anywhere", "unserved_reason"]
@@ -29,13 +28,6 @@ class Unserved:
             yield self.pattern.replace("*", name)
 
 
-def _operations(is_used: Callable[[Operation], bool]) -> Callable[[Profile], Iterator[str]]:
-    def used_by(profile: Profile) -> Iterator[str]:
-        return (name for name, operation in profile.operations.items() if is_used(operation))
-
-    return used_by
-
-
 UNSERVED: Final = (
     Unserved(
         pattern="mode",
@@ -53,14 +45,9 @@ UNSERVED: Final = (
         used_by=lambda profile: iter(("",) if profile.audit.checkpoint is not None else ()),
     ),
     Unserved(
-        pattern="host.*.login",
-        sentence="A host's login is not checked yet; every caller is the account that runs the command.",
-        used_by=lambda profile: (name for name, host in profile.hosts.items() if host.login is not None),
-    ),
-    Unserved(
-        pattern="operation.*.notify",
-        sentence="No command is run to notify people yet.",
-        used_by=_operations(lambda operation: bool(operation.notify)),
+        pattern="person.*.login",
+        sentence="A person has no token; the login of a person is an account.",
+        used_by=lambda profile: (name for name, one in profile.people.items() if one.login == "token"),
     ),
 )
 

@@ -97,6 +97,7 @@ class Purpose(StrEnum):
     PROTECTED = "protected"
     MARKS = "marks"
     CREDENTIALS = "credentials"
+    CHALLENGES = "challenges"
     STATEMENTS = "statements"
 
 

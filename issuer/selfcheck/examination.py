@@ -8,7 +8,7 @@ from typing import Final
 
 from issuer.places import Places
 from issuer.rooms import foreign_rooms
-from issuer.selfcheck import engines, machine, owner, sinks, storage
+from issuer.selfcheck import engines, machine, owner, sinks, storage, telling
 from issuer.selfcheck.finding import Finding, Known, NotJudgedError
 
 Check = Callable[[Known], Iterable[Finding]]
@@ -42,6 +42,8 @@ _WITH_ROOMS: Final[tuple[tuple[str, Check], ...]] = (
     ("sinks", sinks.sinks),
     ("anchor", sinks.anchor),
     ("admissions", storage.admissions),
+    ("stops", storage.stops),
+    ("notices", telling.notices),
 )
 
 _CODES: Final = MappingProxyType(

@@ -11,6 +11,7 @@ from typing import Final
 from issuer.clock import instant_text, now_ms
 from issuer.selfcheck.finding import Finding, Known, NotJudgedError
 from issuer.selfcheck.owner import private_flaw
+from ledger.authority import RulingKind, Stop
 from ledger.errors import LedgerCorrupt, LedgerUnavailable
 
 FREE_BYTES_MIN: Final = 16 * 1024 * 1024
@@ -227,6 +228,15 @@ def admissions(known: Known) -> Iterator[Finding]:
     says = f"{len(claims)} {_many('admission', len(claims))} open, {overdue} overdue."
     remedy = "The next command makes them unknown; then look at the service, and send nothing again."
     yield Finding(check="admissions", ok=True, says=says, next=remedy if overdue else "")
+
+
+def stops(known: Known) -> Iterator[Finding]:
+    """Tell what is frozen or revoked: nothing of it is admitted until it is thawed (ADM-05)."""
+    rulings = known.the_ledger().read(lambda view: view.rulings(RulingKind.STOP))
+    stopped = [f"{one.name} ({one.value})" for one in rulings if one.value != Stop.OPEN]
+    says = f"Stopped: {', '.join(stopped)}." if stopped else "Nothing is frozen or revoked."
+    remedy = "If that is over, an owner thaws it: `issuer thaw KIND NAME`."
+    yield Finding(check="stops", ok=True, says=says, next=remedy if stopped else "")
 
 
 def _many(word: str, count: int) -> str:

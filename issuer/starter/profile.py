@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Final
 
 from issuer.starter.families import ACTORS, OWNER, PEOPLE, REGISTRY_FILES, chosen
+from policies import role_policies
 
 POLICY_FILE: Final = "policies/starter.cedar"
 CASES_FILE: Final = "policies/tests.toml"
@@ -42,6 +43,7 @@ def family_files(families: Sequence[str]) -> Mapping[str, str]:
         _data("head.cedar"),
         *(_data(family, "policies.cedar") for family in picked),
         _data("guards.cedar"),
+        role_policies(),
     )
     cases = [_data(family, "cases.toml") for family in picked]
     # A part that begins with keys goes on with [base], so nothing may stand between the two.

@@ -20,7 +20,8 @@ Row = tuple[Any, ...]
 
 def ruling_row(ruling: Ruling) -> Row:
     """Return the values of `RULING_COLUMNS`."""
-    return (str(ruling.kind), ruling.name, ruling.value, ruling.voids_until_ms, ruling.since_ms)
+    # A `Stop` is text to a type checker, and of no type that has a canonical form.
+    return (str(ruling.kind), str(ruling.name), str(ruling.value), ruling.voids_until_ms, ruling.since_ms)
 
 
 def ruling_from(row: Row) -> Ruling:

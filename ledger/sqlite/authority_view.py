@@ -39,7 +39,8 @@ class AuthorityReading(InvocationReading):
         return None if row is None else self._ruling(row)
 
     def rulings(self, kind: RulingKind) -> Sequence[Ruling]:
-        """Return every ruling of one kind, by name."""
+        """Return every ruling of one kind, by name; that none is missing is proven over the whole register."""
+        self._standing().prove_all()
         return [self._ruling(row) for row in self._all(f"{_RULING} WHERE kind = ? ORDER BY name", str(kind))]
 
     def _ruling(self, row: Row) -> Ruling:
@@ -63,10 +64,15 @@ class AuthorityReading(InvocationReading):
         return wait
 
     def approvals(self, effect_id: EffectId) -> Sequence[Approval]:
-        """Return the signed yes of each person, oldest first."""
+        """Return the signed yes of each person, oldest first: exactly as many as the trail tells."""
         found = self._all(
             f"SELECT {APPROVAL_COLUMNS}, mac FROM approvals WHERE effect_id = ? ORDER BY sequence", effect_id
         )
+        told = "SELECT count(*) FROM spans WHERE story = ? AND name = ?"
+        if self._one(told, effect_id, str(TransitionName.EFFECT_APPROVED)) != (len(found),):
+            raise LedgerCorrupt(
+                "approval_missing", "The approvals of an effect are not those that its trail tells."
+            )
         return [self._approval(row) for row in found]
 
     def _approval(self, row: Row) -> Approval:

@@ -2,9 +2,9 @@
 
 Rules: LED-04, LED-05, LED-06, REP-07 (what cannot be proven is a finding). It reads one snapshot, beside any writer,
 and writes nothing. The order of the parts is the order of the findings: the file, the trail, tasks, effects, what was
-collected, counters, budgets, invocations, registers. What it cannot see: everything rolled back together with every
-sink, and whatever has neither MAC, nor trail, nor sum (the source of evidence and what it says of costs; what a permit
-took from the bounds of its class, where both the counter and the take were changed alike).
+collected, counters, budgets, invocations, rulings and approvals, registers. What it cannot see: everything rolled back
+together with every sink, and whatever has neither MAC, nor trail, nor sum (the source of evidence and what it says of
+costs; what a permit took from the bounds of its class, where both the counter and the take were changed alike).
 Next: `issuer.checking` sets or lifts the mark that stops new effects.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from ledger.errors import LedgerCorrupt
 from ledger.model import LedgerId
 from ledger.port import Authenticator
+from ledger.sqlite.check_authority import check_authority
 from ledger.sqlite.check_budgets import check_budgets, check_grants
 from ledger.sqlite.check_collected import check_collected
 from ledger.sqlite.check_counts import check_counts
@@ -140,6 +141,7 @@ def _checked(ground: Ground) -> tuple[int, int, int]:
     _part(ground, "counters", check_counts, None)
     _part(ground, "budgets", check_budgets, None)
     _part(ground, "invocations", check_invocations, None)
+    _part(ground, "authority", check_authority, None)
     _part(ground, "standing", check_standing, None)
     return effects, spans, tasks
 

@@ -135,6 +135,30 @@ class Accepted(NamedTuple):
     said: Said
 
 
+class RulingTold(NamedTuple):
+    """The last span about one name: where it stands, and the value that it tells; None where it tells none."""
+
+    sequence: int
+    value: str | None
+
+
+class WaitTold(NamedTuple):
+    """The span by which an effect began to wait: its statement's digest, and for whom; None where not in full."""
+
+    sequence: int
+    digest: str
+    approvers: dict[str, int] | None
+
+
+class ApprovalTold(NamedTuple):
+    """One span by which a person approved an effect, and the key that signed."""
+
+    effect_id: str
+    signer: str | None
+    key: str | None
+    at_ms: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Trail:
     """What the spans tell, kept per effect, task and kind; bounded by the effects and tasks, not by the spans.
@@ -149,6 +173,7 @@ class Trail:
         is_replayed: whether a restore held an effect again.
         invocations, invocations_gone: each invocation's story, and those that were collected.
         obligations: (table, effect, name, instant, sequence) of each row that a span tells of.
+        rulings, waits, approvals: by (kind, name), by effect, and by the sequence of the span.
     """
 
     effects: dict[str, list[Move]] = field(default_factory=dict)
@@ -164,6 +189,9 @@ class Trail:
     invocations: dict[str, InvocationStory] = field(default_factory=dict)
     invocations_gone: set[str] = field(default_factory=set)
     obligations: set[tuple[str, str, str, int, int]] = field(default_factory=set)
+    rulings: dict[tuple[str, str], RulingTold] = field(default_factory=dict)
+    waits: dict[str, WaitTold] = field(default_factory=dict)
+    approvals: dict[int, ApprovalTold] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

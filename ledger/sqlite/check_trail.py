@@ -3,7 +3,8 @@
 Rules: LED-06 (head MAC, tree root), AUD-04 (RFC 9162 section 2.1.1: leaf = SHA-256(0x00 || body)), AUD-05 (epoch, lane,
 sequence), LED-05 (each move is in the table of `ledger.states`). An authentic head over the recomputed root proves
 every body and their order; the columns beside a body are then held against it.
-Next: `ledger.sqlite.check_tasks` and `ledger.sqlite.check_effects` hold the rows against what the trail tells.
+Next: `ledger.sqlite.check_tasks`, `ledger.sqlite.check_effects` and `ledger.sqlite.check_authority` hold the rows
+against what the trail tells.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Final
 from ledger.model import TaskState, TransitionName
 from ledger.port import SpanColumns
 from ledger.sqlite import rows
+from ledger.sqlite.check_authority import AUTHORITY_TOLD
 from ledger.sqlite.check_ground import (
     BATCH,
     NOTHING_SAID,
@@ -207,8 +209,9 @@ _TOLD: Final[dict[str, Callable[[Trail, SpanColumns, Said], None]]] = {
     TransitionName.INVOCATION_ENDED.value: _invocation_ended,
     TransitionName.EFFECT_OBLIGED.value: _obliged,
     TransitionName.OBLIGATION_DONE.value: _obligation_done,
+    **AUTHORITY_TOLD,
 }
-"""What is kept of a span that moves no effect, by its name."""
+"""What is kept of a span beside the state into which it moves an effect, by its name."""
 
 _READ: Final = frozenset(
     {
@@ -219,6 +222,7 @@ _READ: Final = frozenset(
         TransitionName.INVOCATION_ENDED.value,
         TransitionName.EFFECT_OBLIGED.value,
         TransitionName.OBLIGATION_DONE.value,
+        *AUTHORITY_TOLD,
     }
 )
 """Those whose bodies are read."""

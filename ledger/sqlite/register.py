@@ -72,6 +72,18 @@ class Register:
             raise LedgerCorrupt(REASONS[self._kind], _SAYS[self._kind])
         self._proven.add(bucket)
 
+    def prove_all(self) -> None:
+        """Return if every row stands as the head says, and none is missing; reads all of them.
+
+        Raises:
+            LedgerCorrupt: as `prove`.
+        """
+        register = self._read()
+        for bucket in range(BUCKETS):
+            if not hmac.compare_digest(self._found(bucket), bucket_in(register, bucket)):
+                raise LedgerCorrupt(REASONS[self._kind], _SAYS[self._kind])
+            self._proven.add(bucket)
+
     def renew(self, row_id: str) -> None:
         """Take in a row that was just written, after `prove` of its bucket."""
         bucket = bucket_of(row_id)

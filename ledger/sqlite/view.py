@@ -210,6 +210,11 @@ class SqliteView(AuthorityReading):
         )
         return None if row is None else rows.permit_from(row)
 
+    def effect_permitted(self, permit_id: PermitId) -> Effect | None:
+        """Return the effect of a permit; whether the two belong together is for the seal to say."""
+        row = self._one("SELECT effect_id FROM permits WHERE permit_id = ?", permit_id)
+        return None if row is None else self.effect(EffectId(row[0]))
+
     def is_used(self, permit_id: PermitId) -> bool:
         """Say whether this permit was ever consumed."""
         return self._one("SELECT 1 FROM permit_uses WHERE permit_id = ?", permit_id) is not None

@@ -6,10 +6,14 @@ from typing import get_args
 
 import pytest
 
+from ledger.authority import RulingKind, Stop
 from ledger.changes import (
     AdmissionReplayed,
+    ApprovalAsked,
+    ApprovalGiven,
     CeilingGranted,
     CeilingLowered,
+    ChallengesDropped,
     Change,
     CostReserved,
     CostSettled,
@@ -26,6 +30,7 @@ from ledger.changes import (
     OverrunAccepted,
     PermitIssued,
     PermitUsed,
+    RulingMade,
     SinkRegistered,
     Step,
     TaskMoved,
@@ -57,6 +62,7 @@ from ledger.port import Ledger, View
 from ledger.states import EffectState
 from tests.contract.conftest import Store
 from tests.support.invocations import begin, beginning, closing, ending, going, new_invocation, obliging
+from tests.support.ledger_authority import OPERATION, approving, asking, dropping, rule, ruling, ruling_step
 from tests.support.ledgers import (
     CENT,
     START,
@@ -90,6 +96,7 @@ class Room:
     begun: Invocation = field(init=False)
     over: Invocation = field(init=False)
     invocation: Invocation = field(init=False)
+    waiting: Effect = field(init=False)
 
     def __post_init__(self) -> None:
         self.task = open_task(self.ledger, "org", {CENT: 1_000})
@@ -100,6 +107,10 @@ class Room:
         self.begun, self.over = begin(self.ledger, self.task), begin(self.ledger, self.task)
         commit_steps(self.ledger, ending(self.over.invocation_id, InvocationOutcome.SUCCEEDED))
         self.invocation = new_invocation(self.task)
+        self.waiting = prepare(self.ledger, self.task, {CENT: 10})
+        commit_steps(self.ledger, asking(self.waiting))
+        rule(self.ledger, RulingKind.STOP, OPERATION, Stop.FROZEN)
+        rule(self.ledger, RulingKind.CHALLENGE, "chl-1", str(START))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +127,7 @@ class Row:
     """The step whose span it has, where it moves no effect and is no probe."""
 
 
+REVOKED = ruling(RulingKind.STOP, OPERATION, Stop.REVOKED, voids_until_ms=START)
 NEW_TASK = new_task("new", ceilings={CENT: 7, EXTRA: 0})
 EVIDENCE_AT = InstantMs(START + 5)
 
@@ -362,6 +374,37 @@ ROWS: dict[type[Change], Row] = {
             and room.admitted.effect_id not in view.obligations_open()
         ),
         like=lambda room: closing(room.admitted.effect_id),
+    ),
+    RulingMade: Row(
+        make=lambda _room: ruling_step(REVOKED).changes,
+        shows=lambda _room, view, _change: (
+            view.ruling(RulingKind.STOP, OPERATION) == REVOKED
+            and list(view.rulings(RulingKind.STOP)) == [REVOKED]
+        ),
+        like=lambda _room: ruling_step(REVOKED),
+    ),
+    ChallengesDropped: Row(
+        make=lambda _room: dropping("chl-1").changes,
+        shows=lambda _room, view, _change: (
+            view.ruling(RulingKind.CHALLENGE, "chl-1") is None and not view.rulings(RulingKind.CHALLENGE)
+        ),
+    ),
+    ApprovalAsked: Row(
+        make=lambda room: asking(room.prepared).changes,
+        shows=lambda room, view, change: (
+            isinstance(change, ApprovalAsked)
+            and view.approval_wait(room.prepared.effect_id) == change.wait
+            and list(view.approvals(room.prepared.effect_id)) == []
+        ),
+        like=lambda room: asking(room.prepared),
+    ),
+    ApprovalGiven: Row(
+        make=lambda room: approving(room.waiting).changes,
+        shows=lambda room, view, change: (
+            isinstance(change, ApprovalGiven)
+            and list(view.approvals(room.waiting.effect_id)) == [change.approval]
+        ),
+        like=lambda room: approving(room.waiting),
     ),
     SinkRegistered: Row(
         make=lambda _room: (

@@ -175,6 +175,29 @@ def test_a_charge_that_is_no_whole_amount_resolves_nothing(shop: Inquiry, charge
     assert ours.look(effect, FOUND).code == "succeeded"
 
 
+@pytest.mark.spec("REC-05", "EFF-04", "BUD-04")
+@pytest.mark.parametrize("proof", [Proof.SUCCEEDED, Proof.FAILED, Proof.PARTIAL, Proof.ACCEPTED])
+def test_an_answer_that_told_of_an_effect_with_an_unreadable_charge_is_not_undone_by_an_absence(
+    shop: Inquiry, proof: Proof
+) -> None:
+    ours = Shop(shop)
+    effect = ours.sent(proof, {"USD.cent": -1})
+    assert state_of(shop.issuer, effect) == "unknown"
+    ours.look(effect, ABSENT)
+    assert state_of(shop.issuer, effect) == "unknown"
+    assert books(shop.issuer)["t1"].reserved > 0
+
+
+@pytest.mark.spec("REC-05", "EFF-04")
+def test_an_answer_that_told_of_nothing_with_an_unreadable_charge_leaves_the_absence_its_word(
+    shop: Inquiry,
+) -> None:
+    ours = Shop(shop)
+    effect = ours.sent(Proof.NOTHING, {"USD.cent": -1})
+    ours.look(effect, ABSENT)
+    assert state_of(shop.issuer, effect) == "no_effect"
+
+
 @pytest.mark.spec("REC-05", "REP-06", "BUD-04")
 def test_a_charge_beside_a_first_hand_no_effect_is_kept_and_no_absence_releases_it(shop: Inquiry) -> None:
     ours = Shop(shop)

@@ -62,6 +62,7 @@ def send(service: Service, remaining_ms: int = 20_000) -> Answer:
             preparation=adapter.prepare(request),
             deadline_ms=InstantMs(0),
             remaining_ms=DurationMs(remaining_ms),
+            still_allowed=lambda: None,
         )
     )
 

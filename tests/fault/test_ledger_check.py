@@ -26,6 +26,7 @@ from tests.support.editing import Edit, assert_named
 from tests.support.full_ledger import full_ledger
 from tests.support.ledger_children import ended, go, started
 from tests.support.ledger_edits import EDITS
+from tests.support.ledger_edits_four import EDITS_FOUR
 from tests.support.ledger_edits_three import EDITS_THREE
 from tests.support.ledger_edits_two import EDITS_TWO
 from tests.support.ledger_stages import stages
@@ -83,9 +84,9 @@ def _objects() -> list[tuple[str, str, str]]:
 
 @pytest.mark.spec("LED-06")
 def test_each_kind_of_row_is_edited() -> None:
-    text = json.dumps([edit.statements for edit in (*EDITS, *EDITS_TWO, *EDITS_THREE)])
+    text = json.dumps([edit.statements for edit in (*EDITS, *EDITS_TWO, *EDITS_THREE, *EDITS_FOUR)])
     tables = {name for kind, name, _sql in _objects() if kind == "table"}
-    assert len(tables) == 28
+    assert len(tables) == 31
     words = ("UPDATE ", "DELETE FROM ", "INSERT INTO ")
     assert {table for table in tables if not any(word + table in text for word in words)} == set()
 

@@ -50,8 +50,10 @@ from tests.support.guard_rooms import (
     update,
     used_in_another_transaction,
 )
+from tests.support.guard_rooms_authority import AUTHORITY_ATTEMPTS
 from tests.support.guard_rooms_invocations import INVOCATION_ATTEMPTS
 from tests.support.invocations import begin, closing, ending, obliging
+from tests.support.ledger_authority import one_of_each
 from tests.support.ledger_stages import (
     Stages,
     add_permit,
@@ -59,6 +61,8 @@ from tests.support.ledger_stages import (
     add_settlements,
     add_span,
     add_use,
+    effect_in,
+    move,
     raw_move,
     stages,
 )
@@ -104,6 +108,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Book, Stages]:
     named = {"invocation_id": done.invocation_id}
     prepare(ledger, made.leaf, {CENT: 1}, request_key="named", **named)
     permit(ledger, prepare(ledger, made.leaf, {CENT: 1}, request_key="ready", **named))
+    move(ledger, effect_in(ledger, made.leaf, S.AWAITING_APPROVAL), S.PERMITTED)
+    one_of_each(ledger)
     unkept = admitted_effect(ledger, made.leaf, {CENT: 1}, request_key="unkept", **named)
     settle(ledger, unkept, S.SUCCEEDED, {CENT: 1})
     commit_steps(ledger, ending(ended.invocation_id, InvocationOutcome.CANCELLED))
@@ -220,6 +226,7 @@ ATTEMPTS: list[Row] = [
     ("guard:no_overspend", "one more", lambda room: reserve_above(room, amount=2, settled=8)),
     ("guard:no_overspend", "nothing above a lowered ceiling", lambda room: reserve_above(room, amount=0, settled=12)),
     *INVOCATION_ATTEMPTS,
+    *AUTHORITY_ATTEMPTS,
     ("no_overspend", "settle", update("UPDATE budgets SET settled = ceiling + 1 WHERE ceiling IS NOT NULL")),
     ("above_exact", "room that is not there", update("UPDATE budgets SET above = 1 WHERE ceiling IS NOT NULL")),
     ("above_range", "below zero", update("UPDATE budgets SET above = -1 WHERE ceiling IS NULL")),
@@ -271,7 +278,7 @@ def _tables(raw: Any) -> list[str]:
 @pytest.mark.spec("LED-05", "AUD-01")
 def test_no_row_of_any_table_can_be_deleted(room: Room) -> None:
     tables = _tables(room.raw)
-    assert len(tables) == 28
+    assert len(tables) == 31
     for table in tables:
         assert room.raw.execute(f"SELECT count(*) FROM {table}").fetchone()[0] > 0, table
         with pytest.raises(IntegrityError, match=f"guard:append_only_{table}"):
@@ -280,7 +287,7 @@ def test_no_row_of_any_table_can_be_deleted(room: Room) -> None:
 
 @pytest.mark.spec("LED-05", "AUD-01")
 def test_rows_that_are_history_cannot_be_changed_in_any_column(room: Room) -> None:
-    changing = {"head", "standing", "tasks", "effects", "invocations"} | TOTALS
+    changing = {"head", "standing", "tasks", "effects", "invocations", "rulings"} | TOTALS
     for table in set(_tables(room.raw)) - changing:
         for (column,) in room.raw.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall():
             with pytest.raises(IntegrityError, match=f"guard:append_only_{table}"):
@@ -292,7 +299,8 @@ def test_rows_that_are_history_cannot_be_changed_in_any_column(room: Room) -> No
     "table",
     ["spans", "effects", "permits", "permit_uses", "claims", "reservations", "settlements", "tasks", "budgets",
      "head", "ledger", "counters", "grants", "sinks", "evidence", "standing", "holdings", "tombstones",
-     "overruns_accepted", "collected_spend", "collected_takes", "invocations", "obligations", "obligations_done"],
+     "overruns_accepted", "collected_spend", "collected_takes", "invocations", "obligations", "obligations_done",
+     "rulings", "approval_waits", "approvals"],
 )  # fmt: skip
 def test_insert_or_replace_overwrites_nothing_on_the_connection_of_the_store(
     filled: tuple[Book, Stages], table: str

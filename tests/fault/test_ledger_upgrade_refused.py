@@ -113,6 +113,19 @@ EDITS_OF_TWO = {
 """The same of schema 2, whose head says which rows stand."""
 BEFORE_THE_ROWS |= {"standing", "pending_set"}
 
+CANCELLED = "(SELECT min(invocation_id) FROM invocations WHERE outcome = 'cancelled')"
+EDITS_OF_THREE = {
+    **EDITS_OF_TWO,
+    "standing": "UPDATE invocations SET outcome = NULL, ended_ms = NULL WHERE outcome = 'succeeded'",
+    "invocation_mac": f"UPDATE invocations SET actor = 'agent-8' WHERE invocation_id = {CANCELLED}",
+    "invocation_bucket": f"UPDATE invocations SET bucket = 63 - bucket WHERE invocation_id = {CANCELLED}",
+    "invocation_missing": GONE + f"invocations WHERE invocation_id = {CANCELLED}",
+    "obligation_missing": GONE + "obligations_done",
+    "obligation_without_trail": "UPDATE obligations SET deadline_ms = deadline_ms + 1",
+}
+"""The same of schema 3, which has invocations and obligations as well."""
+EDITED = {1: EDITS, 2: EDITS_OF_TWO, 3: EDITS_OF_THREE}
+
 
 def assert_left_alone(made: OldIssuer, before: dict[str, bytes], reason: str) -> str:
     """Opening refuses with one sentence; no byte of what was there is another one, and no copy was made."""
@@ -128,8 +141,8 @@ def assert_left_alone(made: OldIssuer, before: dict[str, bytes], reason: str) ->
 @pytest.mark.spec("LED-04", "LED-06", "REP-07")
 @pytest.mark.parametrize(
     ("number", "found", "edit"),
-    [(1, *row) for row in EDITS.items()] + [(2, *row) for row in EDITS_OF_TWO.items()],
-    ids=[*(f"1-{found}" for found in EDITS), *(f"2-{found}" for found in EDITS_OF_TWO)],
+    [(number, *row) for number, edits in EDITED.items() for row in edits.items()],
+    ids=[f"{number}-{found}" for number, edits in EDITED.items() for found in edits],
 )
 def test_what_was_edited_without_the_keys_is_not_made_good(
     tmp_path: Path, number: int, found: str, edit: str
@@ -152,6 +165,34 @@ def test_an_older_row_of_a_closed_task_is_genuine_and_is_not_made_the_latest(tmp
     edit = f"UPDATE tasks SET state = 'open', sequence = {told}, mac = X'{mac.hex()}' WHERE task_id = {SHUT}"
     made = old_issuer(tmp_path / "second", edit)
     assert_left_alone(made, files(made.folder), "task_set_back")
+
+
+@pytest.mark.spec("LED-06", "INV-02")
+def test_an_older_row_of_an_ended_invocation_is_genuine_and_is_not_made_the_latest(tmp_path: Path) -> None:
+    first = old_issuer(tmp_path / "first", number=3)
+    raw = attacker(first.ledger)
+    columns = "invocation_id, caller, task_id, actor, opened_ms, deadline_ms, outcome, ended_ms"
+    row = list(raw.execute(f"SELECT {columns} FROM invocations WHERE invocation_id = {CANCELLED}").fetchone())
+    (told,) = raw.execute(
+        "SELECT sequence FROM spans WHERE name = 'invocation.opened' AND story = ?", (row[0],)
+    ).fetchone()
+    raw.close()
+    signed = canonical_bytes(["invocation", *row[:6], None, None, told])
+    mac = RingAuthenticator(first.ring).tag("row", signed)
+    edit = (
+        f"UPDATE invocations SET outcome = NULL, ended_ms = NULL, sequence = {told}, mac = X'{mac.hex()}' "
+        f"WHERE invocation_id = '{row[0]}'"
+    )
+    made = old_issuer(tmp_path / "second", edit, number=3)
+    assert_left_alone(made, files(made.folder), "standing")
+
+
+@pytest.mark.spec("LED-06", "ADM-02")
+@pytest.mark.parametrize("number", [2, 3])
+def test_an_effect_that_was_admitted_is_not_made_permitted_again(tmp_path: Path, number: int) -> None:
+    edit = f"UPDATE effects SET state = 'permitted' WHERE effect_id = {one('admitted')}"
+    made = old_issuer(tmp_path / "f0", edit, GONE + "permit_uses", number=number)
+    assert_left_alone(made, files(made.folder), "pending_set")
 
 
 @pytest.mark.spec("LED-04", "LED-06")
@@ -263,11 +304,14 @@ def test_keys_without_a_ledger_are_bound_to_none_that_was_never_upgraded(made: O
 
 
 @pytest.mark.spec("ADM-06", "LED-04")
-def test_keys_of_another_ledger_upgrade_nothing(tmp_path: Path) -> None:
-    made = old_issuer(tmp_path / "f0", number=2)
+@pytest.mark.parametrize("number", [2, 3])
+def test_keys_of_another_ledger_upgrade_nothing(tmp_path: Path, number: int) -> None:
+    made = old_issuer(tmp_path / "f0", number=number)
     binding = made.places.keys / "ledger"
-    other = "led_" + "7" * 32
-    mac = hmac.digest(made.ring.subkey(Purpose.MARKS, 7), b"keys\x00" + other.encode(), "sha256").hex()
+    ledger_id, other = made.ring.ledger_id or "", "led_" + "7" * 32
+    said = [other, *([] if number == 2 else [str(number)])]
+    mac = hmac.digest(made.ring.subkey(Purpose.MARKS, 7), "\x00".join(("keys", *said)).encode(), "sha256")
+    line = binding.read_text().replace(ledger_id, other).split()
     binding.unlink()
-    write_private(binding, f"v1 {other} 00000007 {mac}\n".encode())
+    write_private(binding, " ".join((*line[:-1], mac.hex())).encode() + b"\n")
     assert_left_alone(made, files(made.folder), "foreign_ledger")

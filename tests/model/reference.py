@@ -429,7 +429,8 @@ def proven(outcome: Outcome) -> Proof:
     if outcome.word == "not_sent":
         return NOT_SENT
     if not all(type(amount) is int and amount >= 0 for amount in charged.values()):
-        return "unknown", {}, ("none", "charge_not_whole")
+        heard = outcome.word in {"succeeded", "failed", "accepted", "partial"}
+        return "unknown", {}, ("service" if heard else "none", "charge_not_whole")
     if outcome.word == "no_effect" and any(charged.values()):
         return "unknown", {}, ("service", "memory")
     if outcome.word == "nothing":

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kills import Nursery
+from tests.support.old_release import NUMBERS
 from tests.support.strikes import Blow, calls_of, can_trace, strike
 from tests.support.upgrading import scene
 
@@ -20,6 +21,9 @@ CHANGES = {
     "names": ("fchown", "mkdir", "rename", "renameat", "link", "unlink", "unlinkat"),
     "locks": ("flock", "fcntl"),
 }
+FIRST_AND_LAST = (NUMBERS[0], NUMBERS[-1])
+"""The upgrade that makes most tables anew, and the one that everybody is due for."""
+
 CALLS_PER_NAME_MAX = 1000
 """More than any one call is made: an upgrade that never survives would loop for ever."""
 
@@ -30,24 +34,26 @@ MISSED_PER_HUNDRED_MAX = 10
 @pytest.mark.soak
 @pytest.mark.skipif(not can_trace(), reason="strace is not here, or may not trace")
 @pytest.mark.spec("LED-01", "LED-04")
+@pytest.mark.parametrize("number", FIRST_AND_LAST, ids="schema_{}".format)
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_kill_at_any_call_that_changes_something_leaves_one_schema_whole(
-    change: str, nursery: Nursery, tmp_path: Path, figure: Callable[[str], None]
+    change: str, number: int, nursery: Nursery, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
     log, left = tmp_path / "log", Counter[str]()
-    calls = calls_of(nursery, scene(tmp_path / "unharmed").job(), log)
+    calls = calls_of(nursery, scene(tmp_path / "unharmed", number=number).job(), log)
     struck = {name: calls[name] for name in CHANGES[change] if name in calls}
     for call in struck:
-        left += struck_at_every(call, nursery, tmp_path / "struck", log)
-    figure(f"{change}: {left.total()} kill points for {sum(struck.values())} calls, {dict(left)}")
+        left += struck_at_every(call, nursery, tmp_path / "struck", log, schema=number)
+    told = f"{left.total()} kill points for {sum(struck.values())} calls, {dict(left)}"
+    figure(f"schema {number}, {change}: {told}")
     assert left.total() * 100 >= sum(struck.values()) * (100 - MISSED_PER_HUNDRED_MAX)
 
 
-def struck_at_every(call: str, nursery: Nursery, folder: Path, log: Path) -> Counter[str]:
+def struck_at_every(call: str, nursery: Nursery, folder: Path, log: Path, *, schema: int) -> Counter[str]:
     """Kill an upgrade at each call of this name; return what was left, and how often."""
     left: Counter[str] = Counter()
     for number in range(1, CALLS_PER_NAME_MAX + 1):
-        one = scene(folder)
+        one = scene(folder, number=schema)
         blow = strike(nursery, one.job(), Blow(call=call, number=number, what="signal=KILL"), log)
         found = one.judged()
         shutil.rmtree(folder)

@@ -51,6 +51,7 @@ def order_for(preparation: Preparation, remaining_ms: int = 10_000, request: Req
         preparation=preparation,
         deadline_ms=InstantMs(0),
         remaining_ms=DurationMs(remaining_ms),
+        still_allowed=lambda: None,
     )
 
 

@@ -41,6 +41,7 @@ def order_for(preparation: Preparation, asked: Request, remaining_ms: int = 10_0
         preparation=preparation,
         deadline_ms=InstantMs(0),
         remaining_ms=DurationMs(remaining_ms),
+        still_allowed=lambda: None,
     )
 
 

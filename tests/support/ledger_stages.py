@@ -9,9 +9,10 @@ from typing import Any
 
 from ledger.changes import EffectMoved, Step
 from ledger.errors import Broken
-from ledger.model import Effect, Task, TaskState
+from ledger.model import Effect, Task, TaskState, Tier, TransitionName
 from ledger.port import Ledger
 from ledger.states import EffectState
+from tests.support.ledger_authority import approve, asking
 from tests.support.ledgers import (
     CENT,
     admit,
@@ -59,11 +60,14 @@ def move(ledger: Ledger, effect: Effect, target: EffectState) -> None:
         Broken: the move is not legal.
     """
     stood = current(ledger, effect)
-    if target is EffectState.PERMITTED and stood.state in {
-        EffectState.PREPARED,
-        EffectState.AWAITING_APPROVAL,
-    }:
+    if target is EffectState.PERMITTED and stood.state is EffectState.PREPARED:
         refusal = permit(ledger, stood).refusal
+    elif target is EffectState.PERMITTED and stood.state is EffectState.AWAITING_APPROVAL:
+        approve(ledger, stood)
+        refusal = permit(ledger, stood, tier=Tier.APPROVAL).refusal
+    elif target is EffectState.AWAITING_APPROVAL and stood.state is EffectState.PREPARED:
+        refusal = None
+        commit_steps(ledger, asking(stood))
     elif target is EffectState.ADMITTED and stood.state is EffectState.PERMITTED:
         refusal = admit(ledger, stood).refusal
     elif stood.state in {EffectState.ADMITTED, EffectState.UNKNOWN} and target is not stood.state:
@@ -129,12 +133,18 @@ def add_span(raw: Any, effect_id: str | None, state_to: str | None, *, name: str
     return sequence, span_id
 
 
-def add_permit(raw: Any, effect_id: str, sequence: int) -> None:
+def add_permit(raw: Any, effect_id: str, sequence: int, tier: str = "issue") -> None:
     """Insert a permit by raw SQL, where there is none."""
     raw.execute(
-        "INSERT INTO permits VALUES (?1, 'pmt_' || ?1, 's', 'issue', 0, 1, '{}', ?2) ON CONFLICT DO NOTHING",
-        (effect_id, sequence),
+        "INSERT INTO permits VALUES (?1, 'pmt_' || ?1, 's', ?3, 0, 1, '{}', ?2) ON CONFLICT DO NOTHING",
+        (effect_id, sequence, tier),
     )
+
+
+def add_approval(raw: Any, effect_id: str) -> None:
+    """Insert an approval by raw SQL, at a next span of its own."""
+    sequence, _span_id = add_span(raw, effect_id, None, name=str(TransitionName.EFFECT_APPROVED))
+    raw.execute("INSERT INTO approvals VALUES (?, 'u-bo', 'k', 's', 0, ?, x'00')", (effect_id, sequence))
 
 
 def add_use(raw: Any, effect_id: str, sequence: int) -> None:
@@ -176,9 +186,12 @@ def raw_move(
     name: str = "raw",
 ) -> None:
     """Move an effect by raw SQL with everything that a legal move needs, apart from the parts `without`."""
+    is_approved = (effect.state, target) == (EffectState.AWAITING_APPROVAL, EffectState.PERMITTED)
+    if is_approved and add_approval not in without:
+        add_approval(raw, effect.effect_id)
     sequence, span_id = add_span(raw, effect.effect_id, str(target), name=name)
     if add_permit not in without:
-        add_permit(raw, effect.effect_id, sequence)
+        add_permit(raw, effect.effect_id, sequence, tier="approval" if is_approved else "issue")
     if add_use not in without:
         add_use(raw, effect.effect_id, sequence)
     if add_reservations not in without:

@@ -72,20 +72,9 @@ CLAIM_HASH = b"\x07" * 32
 ROOT_KEY = b"\x01" * 32
 
 MOVE_NAMES: Mapping[EffectState, TransitionName] = {
-    EffectState.PREPARED: TransitionName.EFFECT_PREPARED,
-    EffectState.AWAITING_APPROVAL: TransitionName.EFFECT_AWAITING_APPROVAL,
-    EffectState.PERMITTED: TransitionName.EFFECT_PERMITTED,
-    EffectState.DENIED: TransitionName.EFFECT_DENIED,
-    EffectState.WITHDRAWN: TransitionName.EFFECT_WITHDRAWN,
-    EffectState.EXPIRED: TransitionName.EFFECT_EXPIRED,
-    EffectState.REVOKED: TransitionName.EFFECT_REVOKED,
-    EffectState.ADMITTED: TransitionName.EFFECT_ADMITTED,
-    EffectState.SUCCEEDED: TransitionName.EFFECT_SUCCEEDED,
-    EffectState.FAILED: TransitionName.EFFECT_FAILED,
-    EffectState.NO_EFFECT: TransitionName.EFFECT_NO_EFFECT,
-    EffectState.UNKNOWN: TransitionName.EFFECT_UNKNOWN,
+    state: TransitionName(f"effect.{state}") for state in EffectState
 }
-"""Kinds of spans by the state they end in; `declined` has none yet, and uses `effect.reported` here."""
+"""Kinds of spans by the state they end in."""
 
 TASK_MOVES: Mapping[TaskState, TransitionName] = {
     TaskState.OPEN: TransitionName.TASK_THAWED,
@@ -192,7 +181,7 @@ def without_guards(path: Path, *statements: str) -> None:
 
 def moving(effect: Effect, target: EffectState) -> Transition:
     """Return the transition of an effect into `target`."""
-    name = MOVE_NAMES.get(target, TransitionName.EFFECT_REPORTED)
+    name = MOVE_NAMES[target]
     origin = None if target is EffectState.PREPARED else effect.state
     return Transition(
         name=name, story=effect.effect_id, effect_id=effect.effect_id, state_from=origin, state_to=target
@@ -313,14 +302,14 @@ def preparing(effect: Effect) -> Step:
     return Step(transition=moving(effect, EffectState.PREPARED), changes=(EffectPrepared(effect=effect),))
 
 
-def new_permit(effect: Effect, *, expires_ms: int | None = None) -> Permit:
+def new_permit(effect: Effect, *, expires_ms: int | None = None, tier: Tier = Tier.ISSUE) -> Permit:
     """Return a permit for an effect; its seal is not looked at by the ledger."""
     until = InstantMs(effect.expires_ms if expires_ms is None else expires_ms)
     return Permit(
         permit_id=new_permit_id(),
         effect_id=effect.effect_id,
         seal="sealed",
-        tier=Tier.ISSUE,
+        tier=tier,
         issued_ms=effect.prepared_ms,
         expires_ms=until,
         caps={"binding": effect.expires_ms},
@@ -371,9 +360,10 @@ def permit(
     takes: tuple[CounterTake, ...] = (),
     *,
     expires_ms: int | None = None,
+    tier: Tier = Tier.ISSUE,
 ) -> Committed[None]:
     """Issue a permit, or put on record why not: the task's path, what it names, its slots, the class bounds."""
-    issued = new_permit(effect, expires_ms=expires_ms)
+    issued = new_permit(effect, expires_ms=expires_ms, tier=tier)
 
     def decide(view: View, now: InstantMs) -> Verdict[None]:
         path = view.path(effect.task_id)

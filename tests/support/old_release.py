@@ -1,9 +1,10 @@
 """Issuers as an earlier release left them: keys, a ledger of an old schema with a busy history, and its audit file.
 
-`tests/fixtures/schema_1` and `schema_2` were dumped from ledgers that the landed code of that schema made, with a clock
+`tests/fixtures/schema_1` to `schema_3` were dumped from ledgers that the landed code of that schema made, with a clock
 of its own and the two keys below. Between the first and the second of them lies a rotation; that of schema 2 was
-collected from and restored before. The place of the audit file is signed, so
-it is signed again for the folder of a test.
+collected from and restored before. That of schema 3 is the one of schema 2, which its release upgraded and went on
+with: invocations, obligations, evidence with what was charged. The place of the audit file is signed, so it is signed
+again for the folder of a test.
 """
 
 import base64
@@ -24,11 +25,15 @@ from tests.support.issuers import Made
 from tests.support.ledgers import attacker
 
 FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
-NUMBERS: Final = (1, 2)
+NUMBERS: Final = (1, 2, 3)
 """The earlier schemas that a release made."""
 
 KEYS: Final = {7: ("open_only", b"\x01" * 32), 9: ("active", b"\x02" * 32)}
-LAST_ENTRIES: Final = {1: InstantMs(1_796_083_921_000), 2: InstantMs(1_796_086_564_000)}
+LAST_ENTRIES: Final = {
+    1: InstantMs(1_796_083_921_000),
+    2: InstantMs(1_796_086_564_000),
+    3: InstantMs(1_796_086_574_600),
+}
 """When each old release made its last entry."""
 
 SOON_MS: Final = 5_000
@@ -102,15 +107,18 @@ def old_issuer(folder: Path, *edits: str, number: int = 1) -> OldIssuer:
 
 
 def _bind_keys(made: OldIssuer) -> None:
-    """Let the keys belong to the ledger as the release of schema 2 wrote it."""
+    """Let the keys belong to the ledger as the releases of schema 2 and 3 wrote it."""
     raw = attacker(made.ledger)
     row = raw.execute("SELECT ledger_id FROM ledger").fetchone()
     raw.close()
     ledger_id = "led_" + "0" * 32 if row is None else row[0]
-    mac = hmac.digest(made.ring.subkey(Purpose.MARKS, 7), b"keys\x00" + ledger_id.encode(), "sha256")
+    schema = [] if made.number == 2 else [str(made.number)]
+    said = "\x00".join(("keys", ledger_id, *schema)).encode()
+    mac = hmac.digest(made.ring.subkey(Purpose.MARKS, 7), said, "sha256")
+    version = " ".join((f"v{len(schema) + 1}", *schema))
     binding = made.places.keys / "ledger"
     binding.touch(mode=0o600)
-    binding.write_text(f"v1 {ledger_id} {7:08x} {mac.hex()}\n", encoding="ascii")
+    binding.write_text(f"{version} {ledger_id} {7:08x} {mac.hex()}\n", encoding="ascii")
 
 
 def _make_ledger(made: OldIssuer, edits: Sequence[str]) -> None:

@@ -25,15 +25,15 @@ def say(line: object) -> None:
     sys.stdout.flush()
 
 
-def use_at_once(issuer: Issuer, calls: Sequence[tuple[str, str]]) -> None:
+def use_at_once(issuer: Issuer, calls: Sequence[tuple[str, ...]]) -> None:
     """Make every call from a thread of its own, all at once."""
     barrier = threading.Barrier(len(calls) + 1)
     turn = threading.Lock()
 
-    def run(method: str, effect: str) -> None:
+    def run(method: str, *arguments: str) -> None:
         barrier.wait(PATIENCE_S)
         try:
-            answer = getattr(issuer, method)(effect)
+            answer = getattr(issuer, method)(*arguments)
             said = {"exit": int(answer.exit), **answer.as_json()}
         except BaseException as fault:  # noqa: BLE001 - the parent asserts on it
             said = {"code": f"raised:{type(fault).__name__}:{fault}"}

@@ -31,7 +31,9 @@ SELECT (SELECT count(*) FROM effects), (SELECT count(*) FROM tombstones),
     + (SELECT coalesce(sum(length(reference) + length(charged) + {ROW_BYTES}), 0) FROM evidence)
     + (SELECT coalesce(sum(length(request) + {TOMBSTONE_ROW_BYTES}), 0) FROM tombstones)
     + (SELECT count(*) * {INVOCATION_ROW_BYTES} FROM invocations)
-    + (SELECT count(*) * {ROW_BYTES} FROM obligations) + (SELECT count(*) * {ROW_BYTES} FROM obligations_done),
+    + (SELECT count(*) * {ROW_BYTES} FROM obligations) + (SELECT count(*) * {ROW_BYTES} FROM obligations_done)
+    + (SELECT count(*) * 2 * {ROW_BYTES} FROM rulings) + (SELECT count(*) * {ROW_BYTES} FROM approval_waits)
+    + (SELECT coalesce(sum(length(signature) + {ROW_BYTES}), 0) FROM approvals),
   (SELECT count(*) FROM spans), (SELECT coalesce(sum(length(body) + {SPAN_ROW_BYTES}), 0) FROM spans)
 """
 

@@ -78,6 +78,12 @@ class Shop:
             raise NotDispatchedError("canary-4711 free text")
         if self.manner == "fails unsent":
             raise RuntimeError("canary-4711 free text")
+        if self.manner == "two steps":
+            self._sent(order)
+            order.still_allowed()
+        return self._sent(order)
+
+    def _sent(self, order):
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=order.remaining_ms / 1000)
         body = json.dumps(dict(order.request.values))
         line.request("POST", "/refunds", body, {"Idempotency-Key": order.effect_id, "Connection": "close"})

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from issuer.surfaces.cli.output import amount_text, plain_text, render
+from issuer.amounts import amount_text
+from issuer.surfaces.cli.output import plain_text, render
 from issuer.surfaces.cli.reference import reference_page
 from issuer.wire import Answer
 from tests.support.issuers import Made, standard_issuer

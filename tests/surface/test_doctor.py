@@ -34,8 +34,8 @@ WITH_CREDENTIAL = 'http = { method = "POST", bearer = "crm_token", '
 DEPENDENT = {
     "packages": {"engine", "spans", "sqlite", "profile", "unserved", "policies", "operations", "time_zones",
                  "credentials", "keys", "ledger", "ledger_folder", "file_system", "space", "capacity", "protected",
-                 "clock", "sinks", "anchor", "admissions"},
-    "profile": {"unserved", "policies", "operations", "capacity"},
+                 "clock", "sinks", "anchor", "admissions", "notices"},
+    "profile": {"unserved", "policies", "operations", "capacity", "notices"},
     "keys": {"ledger", "capacity", "protected", "clock", "sinks", "anchor", "admissions"},
     "ledger": {"capacity", "clock", "sinks", "anchor", "admissions"},
 }  # fmt: skip
@@ -367,26 +367,22 @@ def test_what_could_be_better_is_a_hint_and_no_problem(
 ) -> None:
     text = STANDARD_PROFILE.replace("@UID@", str(os.getuid())).replace("@PORT@", "9")
     text = text.replace('path = "audit"', f'path = "{tmp_path / "f0" / "audit"}"')
-    text = text.replace('host = { deadline = "5m" }', 'host = { deadline = "5m" }\nnotify = ["true"]')
+    text += '[notify.desk]\ncommand = ["/no/such/program"]\non = ["frozen"]\n'
     made = made_issuer(tmp_path / "f0", text, {"p.cedar": STANDARD_POLICY})
-    text = text.replace('\nnotify = ["true"]', "")
-    noted = made.profile.read_text()
-    made.profile.write_text(text)
     with made.open() as issuer:
         open_task(issuer, "org", budget={"USD.cent": 10}, subject="u-ana", actors=["agent-7"])
         effect = permitted(issuer.request("publish", {"name": "one"}, task="org", actor="agent-7"))
         assert issuer.admit(effect).code == "admitted"
-    made.profile.write_text(noted)
     monkeypatch.setattr(storage, "now_ms", lambda: now_ms() + HOUR_MS)
     ran = issuer_here("doctor", "--json", at=made.folder)
     found = findings(ran)
     assert (ran.exit, ran.code) == (0, "found")
     assert "lies in the issuer's own folder" in found["anchor"][0]["says"]
-    assert "operation.publish.notify" in found["unserved"][0]["says"]
+    assert "The command of notify.desk is no program" in found["notices"][0]["says"]
     assert "1 admission open, 1 overdue." in found["admissions"][0]["says"]
     assert all(
         found[name][0]["ok"] is True and found[name][0]["next"]
-        for name in ("anchor", "unserved", "admissions")
+        for name in ("anchor", "notices", "admissions")
     )
     assert "hint     anchor: " in issuer_here("doctor", at=made.folder).out
 

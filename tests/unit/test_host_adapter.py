@@ -331,6 +331,7 @@ def test_the_host_adapter_pins_who_sends_and_sends_nothing_itself() -> None:
         preparation=pinned,
         deadline_ms=InstantMs(0),
         remaining_ms=LONG_MS,
+        still_allowed=lambda: None,
     )
     with pytest.raises(NotDispatchedError, match=r"^host_sends$"):
         adapter.dispatch(order)

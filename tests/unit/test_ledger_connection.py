@@ -118,7 +118,7 @@ PRAGMAS = {
     "cell_size_check": 1,
     "mmap_size": 0,
     "application_id": 0x504D4C47,
-    "user_version": 3,
+    "user_version": 4,
     "temp_store": 2,
     "ignore_check_constraints": 0,
     "writable_schema": 0,

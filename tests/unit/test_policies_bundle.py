@@ -261,4 +261,4 @@ def test_the_starter_of_the_example_loads_strictly_and_without_warnings() -> Non
 
 
 def test_the_shipped_starter_is_found_as_data() -> None:
-    assert list(starter_files()) == ["files.cedar"]
+    assert list(starter_files()) == ["files.cedar", "roles.cedar"]

@@ -49,6 +49,14 @@ shed = { actors = ["picker"], subjects = ["guest"], login = "token" }
 [registry]
 grower = { file = "growers.csv", key = "code", fields = ["account", "town"] }
 
+[notify.mail-kenji]
+command = ["/usr/bin/mail-kenji", "--urgent"]
+on      = ["awaiting_approval", "outcome_unknown"]
+
+[notify.desk]
+spool = "told"
+on    = ["awaiting_approval", "frozen", "sink_down", "nearly_full"]
+
 [class.payment]
 each     = { "JPY.yen" = 9_000, fee = 0 }
 per_task = { permits = 5 }
@@ -76,7 +84,7 @@ http     = { method = "POST", url = "https://bank.example/pay/{way}", bearer = "
 body     = { to = "{grower.account}", yen = "{yen}", pin = "{pin}", id = "{effect_id}", note = "{{as is}}" }
 proves   = { succeeded = [201], failed = [500], no_effect = [400, 422], key_kept = "30d" }
 after_approval = "commit"
-notify   = ["mail kenji"]
+notify   = ["mail-kenji", "desk"]
 
 [operation.pay.inspect]
 url    = "https://bank.example/pay?key={effect_id}"
@@ -293,12 +301,9 @@ def test_two_operations_that_differ_in_name_only_have_two_digests() -> None:
 @pytest.mark.spec("OPR-01", "OPR-03")
 def test_what_is_not_served_yet_is_named_key_by_key() -> None:
     profile = parsed()
-    everywhere = ("mode", "audit.sink.far", "audit.checkpoint", "host.desk.login", "host.shed.login")
+    everywhere = ("mode", "audit.sink.far", "audit.checkpoint", "person.yuki.login")
     assert unserved(profile, None) == everywhere
-    assert unserved(profile, "pay") == (
-        *everywhere,
-        "operation.pay.notify",
-    )
+    assert unserved(profile, "pay") == everywhere
     assert unserved(profile, "remove") == everywhere
     assert unserved(profile, "ship") == everywhere
     for key in unserved_anywhere(profile):
@@ -306,12 +311,7 @@ def test_what_is_not_served_yet_is_named_key_by_key() -> None:
     with pytest.raises(KeyError):
         unserved(profile, "nothing")
     with pytest.raises(KeyError):
-        unserved_reason("person.kenji.login")
-
-
-def test_an_operation_is_not_blamed_for_another_whose_name_begins_alike() -> None:
-    profile = parsed(FULL.replace("[operation.ship]", "[operation.pa]"))
-    assert "operation.pay.notify" not in unserved(profile, "pa")
+        unserved_reason("person.kenji.key")
 
 
 def test_a_profile_is_loaded_from_disk_with_the_registry_beside_it(tmp_path: Path) -> None:

@@ -293,6 +293,33 @@ TEMPLATES: list[Row] = [
      "operation.note.file.path", C.CONTROL_CHARACTER, "control"),
 ]  # fmt: skip
 
+NOTICES: list[Row] = [
+    ("nobody is told", '"mail-kenji", "desk"]', '"mail-kenij", "desk"]', '"mail-kenij"', "operation.pay.notify[0]",
+     C.UNKNOWN_NAME, 'no [notify] entry "mail-kenij". Did you mean "mail-kenji"?'),
+    ("two ways to tell", 'spool = "told"', 'spool = "told"\ncommand = ["/bin/true"]', "desk]", "notify.desk",
+     C.NOT_EXACTLY_ONE, "exactly one of `command` and `spool`"),
+    ("no way to tell", 'spool = "told"\n', "", "desk]", "notify.desk", C.NOT_EXACTLY_ONE, "exactly one"),
+    ("a command by its name", '"/usr/bin/mail-kenji"', '"mail-kenji"', '"mail-kenji", "--',
+     "notify.mail-kenji.command[0]", C.BAD_VALUE, "full path"),
+    ("a command for a shell", '["/usr/bin/mail-kenji", "--urgent"]', '"mail kenji"', "command",
+     "notify.mail-kenji.command", C.WRONG_TYPE, "must be a list"),
+    ("an empty command", '["/usr/bin/mail-kenji", "--urgent"]', "[]", "command",
+     "notify.mail-kenji.command", C.OUT_OF_RANGE, "32 at most"),
+    ("a long command", '"--urgent"', ", ".join(["'-v'"] * 32), "command",
+     "notify.mail-kenji.command", C.OUT_OF_RANGE, "32 at most"),
+    ("told of nothing", 'on      = ["awaiting_approval", "outcome_unknown"]', "on = []", "on = []",
+     "notify.mail-kenji.on", C.BAD_VALUE, "at least one"),
+    ("told of what never is", '"sink_down"', '"sink_dwon"', '"sink_dwon"', "notify.desk.on[2]", C.BAD_VALUE,
+     '"sink_down"?'),
+    ("a spool above", '"told"', '"../told"', "spool", "notify.desk.spool", C.BAD_VALUE, "folder of its own"),
+    ("a spool that winds", '"told"', '"/var/../etc"', "spool", "notify.desk.spool", C.BAD_VALUE, "absolute"),
+    ("a spool among the keys", '"told"', '"keys/told"', "spool", "notify.desk.spool", C.BAD_VALUE,
+     "folder of its own"),
+    ("too many to tell", "[notify.desk]",
+     "\n".join(f'[notify.x{n}]\nspool = "x{n}"\non = ["frozen"]' for n in range(15)) + "\n[notify.desk]",
+     "notify.mail", "notify", C.TOO_LARGE, "At most 16"),
+]  # fmt: skip
+
 SYNTAX: list[Row] = [
     ("key twice", 'mode     = "strict"', 'mode = "strict"\nmode = "ordinary"', 'mode = "ordinary"', "mode",
      C.DUPLICATE_KEY, "already given on line 3"),
@@ -310,7 +337,7 @@ SYNTAX: list[Row] = [
      "deeper than 12"),
 ]  # fmt: skip
 
-ROWS = [*HEAD, *PEOPLE, *CLASSES, *OPERATIONS, *ADAPTERS, *TEMPLATES, *SYNTAX]
+ROWS = [*HEAD, *PEOPLE, *CLASSES, *OPERATIONS, *ADAPTERS, *TEMPLATES, *NOTICES, *SYNTAX]
 
 
 def nearest_place(text: str, words: str, change: int) -> int:

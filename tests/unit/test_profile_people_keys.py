@@ -1,11 +1,13 @@
 """People's key files: read with the profile, one person a key, and part of what its digest covers."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from issuer.profile import FindingCode, Profile, ProfileRefused, load_profile, parse_profile
 from issuer.profile.limits import REGISTRY_BYTES_MAX
+from tests.support.issuers import standard_issuer
 from tests.support.ssh import ED25519_TOUCH, make_key, needs_ssh_keygen, touch_key
 from tests.unit.test_profile import CSV, FULL, KENJI
 
@@ -57,18 +59,22 @@ def test_the_digest_covers_the_keys_and_not_the_words_beside_them() -> None:
     assert parsed(YUKI, {FILE: TOUCH, "people/yuki.pub": KENJI}).digest != of_yuki
 
 
+NO_FILES: list[tuple[Any, ...]] = [
+    ("a private key", "-----BEGIN OPENSSH PRIVATE KEY-----\ncanary\n", C.BAD_KEY, "private key"),
+    ("nothing", "", C.BAD_KEY, "No public key"),
+    ("words", "# Kenji\n\ncanary\n", C.BAD_KEY, "(line 3 of the file)"),
+    ("an option", f"no-touch-required {TOUCH}", C.BAD_KEY, "no options"),
+    ("DSA", "ssh-dss AAAA canary", C.BAD_KEY, "this algorithm"),
+    ("a certificate", "ssh-ed25519-cert-v01@openssh.com AAAA", C.BAD_KEY, "Certificates"),
+    ("one key twice", KENJI + KENJI, C.BAD_KEY, "twice"),
+]  # fmt: skip
+
+
 @pytest.mark.spec("SEC-03", "APP-01")
 @pytest.mark.parametrize(
     ("what", "text", "code", "words"),
-    [
-        ("a private key", "-----BEGIN OPENSSH PRIVATE KEY-----\ncanary\n", C.BAD_KEY, "private key"),
-        ("nothing", "", C.BAD_KEY, "No public key"),
-        ("words", "# Kenji\n\ncanary\n", C.BAD_KEY, "(line 3 of the file)"),
-        ("an option", f"no-touch-required {TOUCH}", C.BAD_KEY, "no options"),
-        ("DSA", "ssh-dss AAAA canary", C.BAD_KEY, "this algorithm"),
-        ("a certificate", "ssh-ed25519-cert-v01@openssh.com AAAA", C.BAD_KEY, "Certificates"),
-        ("one key twice", KENJI + KENJI, C.BAD_KEY, "twice"),
-    ],
+    NO_FILES,
+    ids=[row[0] for row in NO_FILES],
 )
 def test_a_file_that_is_not_public_keys_is_a_finding(
     what: str, text: str, code: FindingCode, words: str
@@ -121,6 +127,14 @@ def test_a_missing_file_is_an_error_where_a_person_names_it(tmp_path: Path) -> N
             load_profile(path)
         assert [finding.key for finding in caught.value.findings] == ["person.kenji.key"]
         assert words in str(caught.value)
+
+
+@pytest.mark.spec("SEC-03")
+def test_nobody_gets_a_key_from_init(tmp_path: Path) -> None:
+    made = standard_issuer(tmp_path / "f0", port=9)
+    assert load_profile(made.profile).keys == {}
+    files = [path for path in made.folder.rglob("*") if path.is_file()]
+    assert not [path.name for path in files if path.suffix == ".pub" or b"PRIVATE KEY" in path.read_bytes()]
 
 
 @needs_ssh_keygen

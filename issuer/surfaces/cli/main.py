@@ -18,9 +18,12 @@ from issuer.surfaces.cli.options import (
     common,
     payload_bytes,
     settings_of,
+    signable,
     whole_pairs,
 )
 from issuer.surfaces.cli.reconciling import acknowledge, reconcile
+from issuer.surfaces.cli.revisions import activate, revisions
+from issuer.surfaces.cli.revoking import actor_group, freeze, host_group, person_group, revoke, thaw
 from issuer.surfaces.cli.running import run_with_issuer, trouble
 from issuer.surfaces.cli.tasks import task_group
 from issuer.wire.codes import Exit
@@ -213,6 +216,13 @@ def audit_timeline(settings: Settings, effect: str) -> None:
     run_with_issuer(settings, lambda issuer: issuer.timeline(effect), reading=True)
 
 
+@audit.command("changes")
+@common
+def audit_changes(settings: Settings) -> None:
+    """Show every change of authority: revisions, tasks, stops, credentials, keys, sinks, restores."""
+    run_with_issuer(settings, lambda issuer: issuer.audit_changes(), reading=True)
+
+
 @group.group()
 @common
 def ledger(settings: Settings) -> None:
@@ -280,6 +290,7 @@ def ledger_restore(settings: Settings, file: Path) -> None:
 
 @ledger.command("collect")
 @click.option("--early", is_flag=True, help="Also what would be kept longer, only to be looked at.")
+@signable
 @common
 def ledger_collect(settings: Settings, early: bool) -> None:
     """Turn what is over into tombstones. What is unresolved or live is never touched; permits stay spent."""
@@ -294,12 +305,15 @@ def ledger_clock(settings: Settings) -> None:
 
 
 @ledger_clock.command("accept")
+@signable
 @common
 def clock_accept(settings: Settings) -> None:
     """Believe the clock as it reads now; what was prepared in a time that never was ends."""
     run_with_issuer(settings, lambda issuer: issuer.clock_accept())
 
 
+group.add_command(activate)
+group.add_command(revisions)
 group.add_command(approvals)
 group.add_command(statement)
 group.add_command(approve)
@@ -307,7 +321,13 @@ group.add_command(decline)
 group.add_command(withdraw)
 group.add_command(reconcile)
 group.add_command(acknowledge)
+group.add_command(revoke)
+group.add_command(freeze)
+group.add_command(thaw)
+group.add_command(person_group)
 group.add_command(task_group)
+group.add_command(host_group)
+group.add_command(actor_group)
 group.add_command(invocation_group)
 group.add_command(obligation_group)
 

@@ -12,17 +12,9 @@ from typing import Any, Final
 
 import click
 
+from issuer.amounts import amount_text
 from issuer.wire.answers import Answer
 from issuer.wire.codes import CODES, Exit
-
-_CENT = ".cent"
-
-
-def amount_text(unit: str, amount: int) -> str:
-    """Return an amount for people: `900.00 EUR` for whole cents, else `3 publish`."""
-    if unit.endswith(_CENT):
-        return f"{amount // 100}.{amount % 100:02d} {unit.removesuffix(_CENT)}"
-    return f"{amount} {unit}"
 
 
 def cost_text(cost: Mapping[str, int]) -> str:

@@ -31,8 +31,8 @@ from issuer.flow.capacity import refuse_use
 from issuer.flow.decide import Decided, decide, decision_attributes
 from issuer.flow.invocations import named, obliged_steps, refuse_named
 from issuer.flow.issue import sealed
+from issuer.flow.lifetimes import lifetime_caps
 from issuer.flow.overdue import expired_step
-from issuer.flow.prepare import lifetime_caps
 from issuer.flow.refusing import RefusedError, collected_since
 from issuer.flow.statements import registered_keys, statement_digest
 from issuer.flow.stops import refuse_stopped

@@ -428,6 +428,7 @@ def test_a_yes_of_another_ledger_is_none_here(tmp_path: Path) -> None:
 def test_a_no_is_taken_also_while_everything_is_stopped(office: Office, desk: Callable[[], str]) -> None:
     effect = desk()
     yes = office.signature("bob", office.statement(effect))
-    assert office.issuer.freeze(everything=True).code == "suspended_now"
+    assert office.issuer.freeze().code == "suspended_now"
     assert office.issuer.approve(effect, yes).code == "suspended"
     assert office.decline(effect, "bob").code == "declined_now"
+    assert office.issuer.thaw().code == "resumed"

@@ -6,22 +6,21 @@ threads, and must be opened anew in a forked child.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Self
 
 from audit import Sink
 from issuer import commands
-from issuer.caller import Caller, local_caller
+from issuer.caller import local_caller
 from issuer.clock import now_ms
-from issuer.closing import let_go
 from issuer.commands.task_scope import ScopeAsk
 from issuer.commands.tasks import NewTask
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
-from issuer.house import House, Visit
+from issuer.handle import Handle
 from issuer.operations.admitted_code import Factory
 from issuer.places import Places
-from issuer.terms import CurrentTerms, look_at_terms
+from issuer.terms import CurrentTerms
 from issuer.wire import Answer
 from issuer.wiring import open_house, span_recorder
 from ledger.model import InstantMs, LedgerId
@@ -29,14 +28,8 @@ from ledger.port import SpanRecorder
 from ledger.timekeeping import Uptime
 
 
-class Issuer:
-    """One open issuer and the account that calls it."""
-
-    def __init__(self, house: House, caller: Caller, current: Callable[[], House]) -> None:
-        """Use `Issuer.open`; `current` gives the house under the terms in force."""
-        self._house = house
-        self._caller = caller
-        self._current = current
+class Issuer(Handle):
+    """One open issuer, its commands as methods."""
 
     @classmethod
     def open(
@@ -50,6 +43,7 @@ class Issuer:
         further_sinks: Sequence[Sink] = (),
         adapters: Mapping[str, Factory] = MappingProxyType({}),
         reading: bool = False,
+        token: str | None = None,
     ) -> Self:
         """Open the issuer whose profile is at `profile`.
 
@@ -59,13 +53,11 @@ class Issuer:
         name, for operations with `python`; each is held to the admitted digest, as an installed one is (OPR-02).
 
         With `reading` it is opened to look at what is on record: nothing is permitted, and broken policies are no
-        obstacle.
+        obstacle. With `token` whoever it belongs to calls; whether it counts is asked at each command (SEC-02).
 
         Raises:
             ProfileRefused, BundleRefused, EngineUnfit, SetupError, Fault: it cannot be used; nothing was changed.
         """
-        places = Places(Path(profile).absolute())
-        seen = look_at_terms(places)
         house = open_house(
             Path(profile),
             clock=clock,
@@ -76,26 +68,10 @@ class Issuer:
             adapters=adapters,
             reading=reading,
         )
-        current = (lambda: house) if reading else CurrentTerms(house, places, seen, adapters).house
-        return cls(house, local_caller(house.profile.people), current)
-
-    def _visit(self, command: str) -> Visit:
-        return Visit(house=self._current(), caller=self._caller, command=command)
-
-    @property
-    def name(self) -> str:
-        """The issuer's name and the first digits of its ledger id."""
-        return self._house.issuer
-
-    @property
-    def mode(self) -> str:
-        """`strict` or `ordinary` (OPR-03)."""
-        return self._house.mode
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The action classes that the owner declared: what a root task can name (BUD-06)."""
-        return tuple(self._house.profile.classes)
+        places = Places(Path(profile).absolute())
+        current = CurrentTerms(house, places, adapters, reading=reading)
+        caller = local_caller(house.profile)
+        return cls(house, caller, current.house, lambda: current.trouble, token=token)
 
     def task_open(
         self,
@@ -124,47 +100,70 @@ class Issuer:
             expires_ms=expires_ms,
             scope=ScopeAsk(classes=classes, operations=operations, resources=resources),
         )
-        return commands.task_open(self._visit("task-open"), ask)
+        return self._done(
+            "task-open",
+            lambda visit: commands.task_open(visit, ask),
+            name=name,
+            budget=budget,
+            expires_ms=expires_ms,
+            parent=parent,
+            subject=subject,
+            actors=actors,
+            classes=classes,
+            operations=operations,
+            resources=resources,
+        )
 
     def clock_accept(self) -> Answer:
         """Believe the clock as it reads now, after it ran behind or jumped ahead (PER-03)."""
-        return commands.clock_accept(self._visit("clock-accept"))
+        return self._done("clock-accept", commands.clock_accept)
 
     def ledger_collect(self, *, early: bool = False) -> Answer:
         """Turn what is over into tombstones; with `early` also what would be kept longer to be looked at (LED-02)."""
-        return commands.ledger_collect(self._visit("ledger-collect"), early=early)
+        return self._done(
+            "ledger-collect", lambda visit: commands.ledger_collect(visit, early=early), early=early
+        )
 
     def task_show(self, name: str) -> Answer:
         """Show one task with its budget."""
-        return commands.task_show(self._visit("task-show"), name)
+        return self._done("task-show", lambda visit: commands.task_show(visit, name), name=name)
 
     def task_list(self) -> Answer:
         """List every task."""
-        return commands.task_list(self._visit("task-list"))
+        return self._done("task-list", commands.task_list)
 
     def task_close(self, name: str) -> Answer:
         """Close a task for good."""
-        return commands.task_close(self._visit("task-close"), name)
+        return self._done("task-close", lambda visit: commands.task_close(visit, name), name=name)
 
     def task_freeze(self, name: str) -> Answer:
         """Freeze a task: it and all below it admit nothing until it is thawed."""
-        return commands.task_freeze(self._visit("task-freeze"), name)
+        return self._done("task-freeze", lambda visit: commands.task_freeze(visit, name), name=name)
 
     def task_thaw(self, name: str) -> Answer:
         """Open a frozen task again."""
-        return commands.task_thaw(self._visit("task-thaw"), name)
+        return self._done("task-thaw", lambda visit: commands.task_thaw(visit, name), name=name)
 
     def task_grant(self, name: str, *, budget: Mapping[str, int]) -> Answer:
         """Add to a task's own ceilings."""
-        return commands.task_grant(self._visit("task-grant"), name, budget)
+        return self._done(
+            "task-grant", lambda visit: commands.task_grant(visit, name, budget), name=name, budget=budget
+        )
 
     def task_lower(self, name: str, *, budget: Mapping[str, int]) -> Answer:
         """Lower a task's own ceilings to what is given, be it below what is used; or give one where it inherited."""
-        return commands.task_lower(self._visit("task-lower"), name, budget)
+        return self._done(
+            "task-lower", lambda visit: commands.task_lower(visit, name, budget), name=name, budget=budget
+        )
 
     def task_accept_overrun(self, name: str, *, unit: str | None = None) -> Answer:
         """Count the overrun of a task as spent, in one unit or in all; it blocks at that task no more."""
-        return commands.task_accept_overrun(self._visit("task-accept-overrun"), name, unit)
+        return self._done(
+            "task-accept-overrun",
+            lambda visit: commands.task_accept_overrun(visit, name, unit),
+            name=name,
+            unit=unit,
+        )
 
     def request(
         self,
@@ -192,11 +191,11 @@ class Issuer:
             request_key=request_key,
             invocation=invocation,
         )
-        return commands.request(self._visit("request"), ask, hold=hold)
+        return self._done("request", lambda visit: commands.request(visit, ask, hold=hold))
 
     def request_held(self, effect: str) -> Answer:
         """Take a held effect further."""
-        return commands.request_held(self._visit("request"), effect)
+        return self._done("request", lambda visit: commands.request_held(visit, effect))
 
     def commit(
         self,
@@ -208,42 +207,45 @@ class Issuer:
     ) -> Answer:
         """Send a permitted effect, once. What is restated must be what was prepared."""
         restated = Restated(payload=payload, task=task, actor=actor)
-        return commands.commit(self._visit("commit"), effect, restated)
+        return self._done("commit", lambda visit: commands.commit(visit, effect, restated))
 
     def approvals(self) -> Answer:
         """List what waits for people, with whom is asked and who has said yes."""
-        return commands.approvals(self._visit("approvals"))
+        return self._done("approvals", commands.approvals)
 
     def statement(self, effect: str, *, decline: str | None = None, reference: str | None = None) -> Answer:
         """Show the statement to sign for a yes, or with the reason `decline` for a no; that goes on record."""
         why = None if decline is None else (decline, reference)
-        return commands.statement(self._visit("statement"), effect, why)
+        return self._done("statement", lambda visit: commands.statement(visit, effect, why))
 
     def approve(self, effect: str, signature: str) -> Answer:
         """Count a person's yes: `signature` is the armored OpenSSH signature of the statement (APP-01)."""
-        return commands.approve(self._visit("approve"), effect, signature)
+        return self._done("approve", lambda visit: commands.approve(visit, effect, signature))
 
     def decline(self, effect: str, signature: str, *, reason: str, reference: str | None = None) -> Answer:
         """Count a person's no, signed over the statement of a no with the same reason and reference (APP-05)."""
-        return commands.decline(
-            self._visit("decline"), effect, signature, reason=reason, reference_to=reference
+        return self._done(
+            "decline",
+            lambda visit: commands.decline(visit, effect, signature, reason=reason, reference_to=reference),
         )
 
     def withdraw(self, effect: str, *, reason: str = "not_needed") -> Answer:
         """Take a request of this caller back, before it is admitted."""
-        return commands.withdraw(self._visit("withdraw"), effect, reason)
+        return self._done("withdraw", lambda visit: commands.withdraw(visit, effect, reason))
 
     def wait(self, effect: str, *, for_ms: int) -> Answer:
         """Wait until people have answered an effect of this caller, at most `for_ms` milliseconds."""
-        return commands.wait(lambda: self._visit("wait"), effect, for_ms=for_ms)
+        return self._done(
+            "wait", lambda _visit: commands.wait(lambda: self._visit("wait"), effect, for_ms=for_ms)
+        )
 
     def dispatch(self, effect: str, argv: Sequence[str]) -> Answer:
         """Run the host's own command for a permitted effect, once."""
-        return commands.dispatch_child(self._visit("dispatch"), effect, argv)
+        return self._done("dispatch", lambda visit: commands.dispatch_child(visit, effect, argv))
 
     def admit(self, effect: str) -> Answer:
         """Admit an effect that a host outside sends; the answer carries its claim, once."""
-        return commands.admit_host(self._visit("admit"), effect)
+        return self._done("admit", lambda visit: commands.admit_host(visit, effect))
 
     def report(
         self,
@@ -260,15 +262,28 @@ class Issuer:
         them. A host's word releases nothing, unless the owner admitted it as a wrapper for the operation (REC-07).
         """
         said = outcome if outcome is not None else "succeeded" if succeeded else "unknown"
-        return commands.report(self._visit("report"), effect, claim, outcome=said, cost=cost)
+        return self._done(
+            "report", lambda visit: commands.report(visit, effect, claim, outcome=said, cost=cost)
+        )
 
     def reconcile(self, effect: str, *, resend: bool = False) -> Answer:
         """Look once at what became of an effect; with `resend`, send it again under its key where that is safe."""
-        return commands.reconcile(self._visit("reconcile"), effect, self._current, resend=resend)
+        return self._done(
+            "reconcile",
+            lambda visit: commands.reconcile(visit, effect, resend=resend),
+            effect=effect,
+            resend=resend,
+        )
 
     def acknowledge(self, effect: str, *, reason: str, charge: bool = False) -> Answer:
         """Accept the risk of an unknown effect, for `reason`; with `charge` its held maximum becomes a charge of it."""
-        return commands.acknowledge(self._visit("acknowledge"), effect, reason=reason, charge=charge)
+        return self._done(
+            "acknowledge",
+            lambda visit: commands.acknowledge(visit, effect, reason=reason, charge=charge),
+            effect=effect,
+            reason=reason,
+            charge=charge,
+        )
 
     def revoke(
         self, kind: str, name: str | None = None, person: str | None = None, *, reason: str = "other"
@@ -278,60 +293,143 @@ class Issuer:
         `kind` may also be `person`, `actor`, `host`, `operation` or `class`. `reason` is `compromised`, `mistaken`,
         `superseded`, `left` or `other`.
         """
-        return commands.revoke(self._visit("revoke"), kind, name, person, reason=reason)
+        return self._done(
+            "revoke",
+            lambda visit: commands.revoke(visit, kind, name, person, reason=reason),
+            kind=kind,
+            name=name,
+            person=person,
+            reason=reason,
+        )
 
     def freeze(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
         """Freeze everything, or one name or task, until it is thawed; permits stay as they are."""
-        return commands.freeze(self._visit("freeze"), kind, name, reason=reason)
+        return self._done(
+            "freeze",
+            lambda visit: commands.freeze(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
+        )
 
     def thaw(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
         """Take a freeze back; what was revoked stays void, and new effects can be made."""
-        return commands.thaw(self._visit("thaw"), kind, name, reason=reason)
+        return self._done(
+            "thaw",
+            lambda visit: commands.thaw(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
+        )
 
     def suspend(self, kind: str, name: str, *, reason: str = "other") -> Answer:
         """Suspend a `person` or an `actor`: the freeze of that name."""
-        return commands.suspend(self._visit("suspend"), kind, name, reason=reason)
+        return self._done(
+            "suspend",
+            lambda visit: commands.suspend(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
+        )
 
     def resume(self, kind: str, name: str, *, reason: str = "other") -> Answer:
         """Take a suspension back: the thaw of that name."""
-        return commands.resume(self._visit("resume"), kind, name, reason=reason)
+        return self._done(
+            "resume",
+            lambda visit: commands.resume(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
+        )
 
     def invocation_open(self, task: str, actor: str, deadline_ms: InstantMs) -> Answer:
         """Open an invocation in `task` until `deadline_ms` (ms since the epoch, at most 31 days ahead) (INV-01)."""
-        return commands.invocation_open(self._visit("invocation-open"), task, actor, deadline_ms)
+        return self._done(
+            "invocation-open", lambda visit: commands.invocation_open(visit, task, actor, deadline_ms)
+        )
 
     def invocation_end(self, invocation: str, outcome: str) -> Answer:
         """End an open invocation once: `succeeded`, `failed_application` or `failed_execution` (INV-02)."""
-        return commands.invocation_end(self._visit("invocation-end"), invocation, outcome)
+        return self._done("invocation-end", lambda visit: commands.invocation_end(visit, invocation, outcome))
 
     def invocation_cancel(self, invocation: str) -> Answer:
         """Cancel an open invocation, whatever its effects did (INV-02)."""
-        return commands.invocation_cancel(self._visit("invocation-cancel"), invocation)
+        return self._done("invocation-cancel", lambda visit: commands.invocation_cancel(visit, invocation))
 
     def invocation_show(self, invocation: str) -> Answer:
         """Show one invocation with its effects."""
-        return commands.invocation_show(self._visit("invocation-show"), invocation)
+        return self._done("invocation-show", lambda visit: commands.invocation_show(visit, invocation))
 
     def invocation_list(self) -> Answer:
         """List this caller's invocations."""
-        return commands.invocation_list(self._visit("invocation-list"))
+        return self._done("invocation-list", commands.invocation_list)
 
     def obligation_done(self, effect: str, name: str) -> Answer:
         """Say that what an effect obliged to was done (EFF-09)."""
-        return commands.obligation_done(self._visit("obligation-done"), effect, name)
+        return self._done("obligation-done", lambda visit: commands.obligation_done(visit, effect, name))
 
     def show(self, effect: str, *, content: bool = False) -> Answer:
         """Show one effect; with `content` the sensitive fields of its payload, once that is on record (LED-03)."""
-        visit = self._visit("show")
-        return commands.show_content(visit, effect) if content else commands.show(visit, effect)
+        command, run = ("show-content", commands.show_content) if content else ("show", commands.show)
+        return self._done(command, lambda visit: run(visit, effect), effect=effect)
 
     def list(self, states: Sequence[str] = ()) -> Answer:
         """List effects, in `states` where some are named."""
-        return commands.list_effects(self._visit("list"), states)
+        return self._done("list", lambda visit: commands.list_effects(visit, states))
 
     def timeline(self, effect: str) -> Answer:
         """Show the whole story of one effect."""
-        return commands.timeline_of(self._visit("audit-timeline"), effect)
+        return self._done("audit-timeline", lambda visit: commands.timeline_of(visit, effect))
+
+    def host_token(self, name: str) -> Answer:
+        """Make a host's credential, shown once in `more.token`; the one before is void (SEC-02)."""
+        return self._done("host-token", lambda visit: commands.host_token(visit, name), name=name)
+
+    def actor_token(self, name: str) -> Answer:
+        """Make an actor's own credential, shown once in `more.token`; the one before is void (SEC-02)."""
+        return self._done("actor-token", lambda visit: commands.actor_token(visit, name), name=name)
+
+    def revisions(self) -> Answer:
+        """List every revision of the owner's files that was put in force, newest first (POL-07)."""
+        places = Places(Path(self._house.profile.where).absolute())
+        return self._done("revisions", lambda visit: commands.revisions(visit, places))
+
+    def audit_changes(self) -> Answer:
+        """List every change of authority, oldest first (AUD-09)."""
+        return self._done("audit-changes", commands.audit_changes)
+
+    @staticmethod
+    def activate(
+        profile: str | Path,
+        revision: str | None = None,
+        *,
+        adapters: Mapping[str, Factory] = MappingProxyType({}),
+    ) -> Answer:
+        """Put the files beside `profile` in force, or those of an earlier `revision` (at least 8 digits) (POL-07).
+
+        `adapters` are as those of `open`. Every process decides its next command under what is in force then.
+
+        Raises:
+            ProfileRefused, BundleRefused, EngineUnfit, SetupError: the files cannot be used; what is in force goes on.
+            Fault: nothing was changed.
+        """
+        return commands.activate(Path(profile), revision, adapters=adapters)
+
+    def keys_list(self) -> Answer:
+        """Show the issuer's own keys: id, state, since when, and the live permits that each still opens (SEC-03)."""
+        return self._done("keys-list", commands.keys_list)
+
+    def keys_rotate(self) -> Answer:
+        """Make a new active key; permits of the one before stay valid until they expire."""
+        return self._done("keys-rotate", commands.keys_rotate)
+
+    def keys_retire(self, key: str) -> Answer:
+        """Let `key` (8 hex digits) open no permit any more."""
+        return self._done("keys-retire", lambda visit: commands.keys_retire(visit, key), key=key)
+
+    def keys_revoke(self, key: str) -> Answer:
+        """Revoke the compromised `key` (8 hex digits): its permits are void, what it signed is signed anew."""
+        return self._done("keys-revoke", lambda visit: commands.keys_revoke(visit, key), key=key)
 
     @staticmethod
     def ledger_check(profile: str | Path) -> Answer:
@@ -368,23 +466,3 @@ class Issuer:
             ProfileRefused, Fault: it was not restored; the sentence says what to do.
         """
         return commands.ledger_restore(Path(profile), Path(file))
-
-    def close(self) -> None:
-        """Let go of everything, within `issuer.closing.CLOSE_BUDGET_S` seconds (INV-03).
-
-        Admissions of this process that are still open become `unknown` for others.
-        """
-        let_go(self._house)
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()

@@ -61,7 +61,7 @@ def back_up(
     """
     places = Places(profile_path.absolute())
     profile = load_profile(places.profile)
-    ring = current_keys(places, mode=profile.mode, clock=clock)
+    ring = current_keys(places, clock=clock)
     ledger = open_ledger(places, ring, clock=clock)
     try:
         # What is known to be damaged is evidence, and no backup.
@@ -96,7 +96,7 @@ def _recorded(profile: Profile, ledger: SqliteLedger, base: Position) -> int:
         story=ledger.ledger_id,
         attributes={
             "permit.mode": profile.mode,
-            "permit.caller": local_caller(profile.people).name,
+            "permit.caller": local_caller(profile).name,
             "permit.revision": profile.digest,
             "permit.base.epoch": base.epoch,
             "permit.base.sequence": base.sequence,

@@ -1,12 +1,13 @@
 """`reconcile` and `acknowledge`: learning the truth about an effect, and accepting that nobody knows it.
 
-Rules: REC-01 to REC-06, EFF-08 (the effect is one of the caller's), SUR-05 (an effect that stays unknown is answered so
-that nobody takes it for a reason to repeat). What is overdue becomes `unknown` first (ADM-07).
+Rules: REC-01 to REC-06, POL-01 and EFF-08 (a policy says which person may do it, to own effects and to those of hosts
+and actors, who may not; without such a policy the effect has to be one of the caller's), SUR-05 (an effect that
+stays unknown is answered so that nobody takes it for a reason to repeat). What is overdue becomes `unknown` first
+(ADM-07).
 Next: `issuer.flow.reconcile`, `issuer.flow.resend`, `issuer.flow.acknowledge`.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -14,6 +15,7 @@ from audit import AuditUnavailable
 from issuer import answering
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
+from issuer.commands.roles import ACKNOWLEDGE, RECONCILE, find_to
 from issuer.commands.standing import settled_answer
 from issuer.flow import acknowledge as acknowledging
 from issuer.flow.attempts import AttemptKind
@@ -21,7 +23,7 @@ from issuer.flow.capacity import restore_ballast
 from issuer.flow.dispatch import confirmed
 from issuer.flow.overdue import sweep
 from issuer.flow.reconcile import Attempt, Reconciled, begin, carried_out, inspecting, rests_on_a_claim
-from issuer.flow.reference import bound_operation, find_effect, missing, open_binding, open_to_inspect
+from issuer.flow.reference import bound_operation, missing, open_binding, open_to_inspect
 from issuer.flow.refusing import RefusedError
 from issuer.flow.resend import demand_resendable, refuse_resend, resending
 from issuer.house import House, Visit
@@ -57,23 +59,23 @@ _REFUSED_SAYS: Final = {
 }
 
 
-def reconcile(visit: Visit, reference: str, current: Callable[[], House], *, resend: bool = False) -> Answer:
+def reconcile(visit: Visit, reference: str, *, resend: bool = False) -> Answer:
     """Look once at what became of an effect, or with `resend` send it again under its key; record what that proves.
 
-    `current` gives the house under the terms in force: an attempt ends with those it began under (REC-01).
+    An attempt ends under the revision that it began under, or counts for nothing (REC-01).
     """
     kind = AttemptKind.RESEND if resend else AttemptKind.INSPECT
     found: list[Effect] = []
 
     def run() -> Answer:
-        effect = _found(visit, reference, found)
+        effect = _found(visit, reference, found, RECONCILE)
         if effect.state in SETTLED and (resend or not _is_claimed(visit.house, effect)):
             return settled_answer(visit.house, effect)
         if effect.state is not EffectState.UNKNOWN and effect.state not in SETTLED:
             raise _not_unknown(effect)
         restore_ballast(visit.house)
         try:
-            return _attempted(visit, effect, kind, current)
+            return _attempted(visit, effect, kind)
         except RefusedError:
             if effect.state not in SETTLED:
                 raise
@@ -83,15 +85,16 @@ def reconcile(visit: Visit, reference: str, current: Callable[[], House], *, res
     return at_the_edge(visit, run, found)
 
 
-def _found(visit: Visit, reference: str, found: list[Effect]) -> Effect:
-    """Return the caller's effect as it stands once everything overdue has ended (EFF-08, ADM-07)."""
-    effect = find_effect(visit, reference)
+def _found(visit: Visit, reference: str, found: list[Effect], action: str) -> Effect:
+    """Return the effect that the caller may act on, as it stands once everything overdue has ended (EFF-08, ADM-07)."""
+    effect = find_to(visit, reference, action)
     if effect is None:
         raise missing(visit, reference)
     found.append(effect)
     if effect.state is EffectState.ADMITTED:
         sweep(visit)
-        effect = find_effect(visit, reference) or effect
+        effect_id = effect.effect_id
+        effect = visit.house.ledger.read(lambda view: view.effect(effect_id)) or effect
         found.append(effect)
     return effect
 
@@ -109,7 +112,7 @@ def _is_claimed(house: House, effect: Effect) -> bool:
     return rests_on_a_claim(effect, house.ledger.read(lambda view: view.evidence(effect.effect_id)))
 
 
-def _attempted(visit: Visit, effect: Effect, kind: AttemptKind, current: Callable[[], House]) -> Answer:
+def _attempted(visit: Visit, effect: Effect, kind: AttemptKind) -> Answer:
     house = visit.house
     if kind is AttemptKind.RESEND:
         operation = _bound(house, effect)
@@ -136,7 +139,7 @@ def _attempted(visit: Visit, effect: Effect, kind: AttemptKind, current: Callabl
         return _refused(house, committed.refusal, attempt)
     ask = resending(house, attempt) if kind is AttemptKind.RESEND else inspecting(house, attempt)
     try:
-        return _answer(house, carried_out(visit, attempt, ask, current))
+        return _answer(house, carried_out(visit, attempt, ask))
     except AuditUnavailable:
         raise  # before anything was asked
     except Fault:
@@ -195,7 +198,7 @@ def acknowledge(visit: Visit, reference: str, *, reason: str, charge: bool = Fal
     found: list[Effect] = []
 
     def run() -> Answer:
-        effect = _found(visit, reference, found)
+        effect = _found(visit, reference, found, ACKNOWLEDGE)
         if type(reason) is not str or not _WORD.match(reason):
             message = "a reason is one word of small letters, digits and underscores"
             raise Malformed("not_a_word", "reason", message)

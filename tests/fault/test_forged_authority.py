@@ -319,7 +319,14 @@ LOST: dict[str, tuple[Attack, str]] = {
     "the policies of now want two": (_after(_policy(TWO)), "revoked"),
     "the policies of now say no": (_after(_policy(NOBODY)), "denied"),
     "the policy about approvers gone": (
-        _after(_policy(POLICY.replace("principal in resource.approvers", "principal in resource.approvers && principal == resource.subject"))),
+        _after(
+            _policy(
+                POLICY.replace(
+                    "principal in resource.approvers",
+                    "principal in resource.approvers && principal == resource.subject",
+                )
+            )
+        ),
         "denied",
     ),
     "everything frozen": (_after(lambda s: s.issuer.freeze()), "suspended"),

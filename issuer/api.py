@@ -18,6 +18,7 @@ from issuer.clock import now_ms
 from issuer.closing import let_go
 from issuer.commands.task_scope import ScopeAsk
 from issuer.commands.tasks import NewTask
+from issuer.drafts import differing_files
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
 from issuer.house import House, Visit
@@ -370,6 +371,11 @@ class Issuer:
     def timeline(self, effect: str) -> Answer:
         """Show the whole story of one effect."""
         return self._done("audit-timeline", lambda visit: commands.timeline_of(visit, effect))
+
+    def draft(self) -> tuple[str, ...]:
+        """Return the names of the owner's files on disk that are not as in the revision in force (POL-07)."""
+        house = self._current()
+        return differing_files(Places(Path(house.profile.where)), house.revision)
 
     def revisions(self) -> Answer:
         """List every revision of the owner's files that was put in force, newest first (POL-07)."""

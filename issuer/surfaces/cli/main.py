@@ -119,6 +119,7 @@ def request(
             wait=wait,
             hold=hold,
         ),
+        notes=True,
     )
 
 
@@ -138,6 +139,7 @@ def commit(settings: Settings, effect: str, payload: str | None, task: str | Non
             task=task,
             actor=actor,
         ),
+        notes=True,
     )
 
 

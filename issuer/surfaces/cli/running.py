@@ -73,8 +73,13 @@ def _no_profile(settings: Settings) -> int:
     return trouble("malformed", say, as_json=settings.as_json)
 
 
-def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]", *, reading: bool = False) -> None:
-    """Open the issuer of the profile in force, run one command, show its answer and exit with its code."""
+def run_with_issuer(
+    settings: Settings, run: "Callable[[Issuer], Answer]", *, reading: bool = False, notes: bool = False
+) -> None:
+    """Open the issuer of the profile in force, run one command, show its answer and exit with its code.
+
+    With `notes`, people are told on standard error where files on disk are not what was decided by.
+    """
 
     def opened() -> int:
         from issuer.api import Issuer
@@ -85,6 +90,20 @@ def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]", *, re
             answer = run(issuer)
             # Shown before anything is let go of: trouble in closing must not lose the answer of a send.
             show(answer, as_json=settings.as_json)
+            if notes and not settings.as_json:
+                _note_draft(issuer)
         return int(answer.exit)
 
     sys.exit(explained(opened, as_json=settings.as_json) or int(Exit.DONE))
+
+
+def _note_draft(issuer: "Issuer") -> None:
+    """Say in one line which files are a draft that is not in force (POL-07)."""
+    from issuer.surfaces.cli.output import plain_text
+
+    differing = issuer.draft()
+    if differing:
+        more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+        what = "differs" if len(differing) == 1 else "differ"
+        note = f"note: {differing[0]}{more} {what} from what is in force; `issuer activate` puts it there"
+        click.echo(plain_text(note), err=True)

@@ -180,6 +180,10 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
             _EFFECT | _named("evidence.class", "reason"), _ABOUT | _EVIDENCE
         ),
         TransitionName.CONTENT_SHOWN: _shape(_EFFECT | _named("fields", "reason"), _ABOUT),
+        TransitionName.OBSERVED: _shape(
+            _MODE | _named("caller", "command", "count"),
+            _ABOUT | _named("policy.ids", "bundle.digest", "engine"),
+        ),
         TransitionName.EFFECT_OBLIGED: _shape(_EFFECT | _named("obligations"), _ABOUT),
         TransitionName.OBLIGATION_DONE: _shape(_EFFECT | _named("obligation", "late"), _ABOUT),
         TransitionName.INVOCATION_OPENED: _shape(

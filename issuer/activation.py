@@ -191,7 +191,7 @@ def activate_first(
 
 def common_of(profile: Profile) -> dict[str, AttributeValue]:
     """Return what the span of an activation says of mode and caller, who is known by `profile`."""
-    return {"permit.mode": profile.mode, "permit.caller": local_caller(profile.people).name}
+    return {"permit.mode": profile.mode, "permit.caller": local_caller(profile).name}
 
 
 _UNENDED: Final = sorted({*PENDING, *UNRESOLVED})

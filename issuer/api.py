@@ -7,51 +7,32 @@ threads, and must be opened anew in a forked child.
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Final, Self
+from types import MappingProxyType
+from typing import Self
 
 from audit import Sink
-from issuer import answering, commands
+from issuer import commands
 from issuer.activation import activate_first
-from issuer.caller import Caller, local_caller
+from issuer.caller import local_caller
 from issuer.clock import now_ms
-from issuer.closing import let_go
 from issuer.commands.task_scope import ScopeAsk
 from issuer.commands.tasks import NewTask
 from issuer.drafts import differing_files
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
-from issuer.house import House, Visit
+from issuer.handle import Handle
 from issuer.operations.admitted_code import Factory
 from issuer.places import Places
-from issuer.revised import RevisionMoved
 from issuer.terms import CurrentTerms
 from issuer.wire import Answer
 from issuer.wiring import open_house, span_recorder
-from ledger.errors import LedgerCorrupt, LedgerUnavailable
 from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanRecorder
 from ledger.timekeeping import Uptime
 
-TURNS_MAX: Final = 3
-"""How often a command is run where the owner activates a revision under it each time."""
 
-
-class Issuer:
-    """One open issuer and the account that calls it."""
-
-    def __init__(
-        self,
-        house: House,
-        caller: Caller,
-        current: Callable[[], House],
-        trouble: Callable[[], LedgerUnavailable | LedgerCorrupt | None] = lambda: None,
-    ) -> None:
-        """Use `Issuer.open`; `current` gives the house under the revision in force, `trouble` why it is not that."""
-        self._house = house
-        self._caller = caller
-        self._current = current
-        self._trouble = trouble
+class Issuer(Handle):
+    """One open issuer, its commands as methods."""
 
     @classmethod
     def open(
@@ -65,6 +46,7 @@ class Issuer:
         further_sinks: Sequence[Sink] = (),
         adapters: Mapping[str, Factory] = MappingProxyType({}),
         reading: bool = False,
+        token: str | None = None,
     ) -> Self:
         """Open the issuer whose profile is at `profile`.
 
@@ -74,7 +56,7 @@ class Issuer:
         name, for operations with `python`; each is held to the admitted digest, as an installed one is (OPR-02).
 
         With `reading` it is opened to look at what is on record: nothing is permitted, and broken policies are no
-        obstacle.
+        obstacle. With `token` whoever it belongs to calls; whether it counts is asked at each command (SEC-02).
 
         Raises:
             ProfileRefused, BundleRefused, EngineUnfit, SetupError, Fault: it cannot be used; nothing was changed.
@@ -92,37 +74,8 @@ class Issuer:
         places = Places(Path(profile).absolute())
         first = None if reading else partial(activate_first, places, house.ledger.beneath, adapters)
         current = CurrentTerms(house, places, adapters, first=first)
-        return cls(house, local_caller(house.profile.people), current.house, lambda: current.trouble)
-
-    def _visit(self, command: str) -> Visit:
-        return Visit(house=self._current(), caller=self._caller, command=command)
-
-    def _done(self, command: str, run: Callable[[Visit], Answer]) -> Answer:
-        """Run a command under the revision in force, and once more where another was activated meanwhile (POL-07)."""
-        for _turn in range(TURNS_MAX):
-            visit = self._visit(command)
-            try:
-                return run(visit)
-            except RevisionMoved:  # nothing was written, and nothing was sent
-                continue
-        say = "The owner's files are being changed too quickly to decide anything; try again."
-        moved = LedgerUnavailable("revision_moved", say)
-        return answering.faulted(self._house, self._trouble() or moved)
-
-    @property
-    def name(self) -> str:
-        """The issuer's name and the first digits of its ledger id."""
-        return self._house.issuer
-
-    @property
-    def mode(self) -> str:
-        """`strict` or `ordinary` (OPR-03)."""
-        return self._house.mode
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The action classes that the owner declared: what a root task can name (BUD-06)."""
-        return tuple(self._house.profile.classes)
+        caller = local_caller(house.profile)
+        return cls(house, caller, current.house, lambda: current.trouble, token=token)
 
     def task_open(
         self,
@@ -151,7 +104,19 @@ class Issuer:
             expires_ms=expires_ms,
             scope=ScopeAsk(classes=classes, operations=operations, resources=resources),
         )
-        return self._done("task-open", lambda visit: commands.task_open(visit, ask))
+        return self._done(
+            "task-open",
+            lambda visit: commands.task_open(visit, ask),
+            name=name,
+            budget=budget,
+            expires_ms=expires_ms,
+            parent=parent,
+            subject=subject,
+            actors=actors,
+            classes=classes,
+            operations=operations,
+            resources=resources,
+        )
 
     def clock_accept(self) -> Answer:
         """Believe the clock as it reads now, after it ran behind or jumped ahead (PER-03)."""
@@ -159,11 +124,13 @@ class Issuer:
 
     def ledger_collect(self, *, early: bool = False) -> Answer:
         """Turn what is over into tombstones; with `early` also what would be kept longer to be looked at (LED-02)."""
-        return self._done("ledger-collect", lambda visit: commands.ledger_collect(visit, early=early))
+        return self._done(
+            "ledger-collect", lambda visit: commands.ledger_collect(visit, early=early), early=early
+        )
 
     def task_show(self, name: str) -> Answer:
         """Show one task with its budget."""
-        return self._done("task-show", lambda visit: commands.task_show(visit, name))
+        return self._done("task-show", lambda visit: commands.task_show(visit, name), name=name)
 
     def task_list(self) -> Answer:
         """List every task."""
@@ -171,28 +138,35 @@ class Issuer:
 
     def task_close(self, name: str) -> Answer:
         """Close a task for good."""
-        return self._done("task-close", lambda visit: commands.task_close(visit, name))
+        return self._done("task-close", lambda visit: commands.task_close(visit, name), name=name)
 
     def task_freeze(self, name: str) -> Answer:
         """Freeze a task: it and all below it admit nothing until it is thawed."""
-        return self._done("task-freeze", lambda visit: commands.task_freeze(visit, name))
+        return self._done("task-freeze", lambda visit: commands.task_freeze(visit, name), name=name)
 
     def task_thaw(self, name: str) -> Answer:
         """Open a frozen task again."""
-        return self._done("task-thaw", lambda visit: commands.task_thaw(visit, name))
+        return self._done("task-thaw", lambda visit: commands.task_thaw(visit, name), name=name)
 
     def task_grant(self, name: str, *, budget: Mapping[str, int]) -> Answer:
         """Add to a task's own ceilings."""
-        return self._done("task-grant", lambda visit: commands.task_grant(visit, name, budget))
+        return self._done(
+            "task-grant", lambda visit: commands.task_grant(visit, name, budget), name=name, budget=budget
+        )
 
     def task_lower(self, name: str, *, budget: Mapping[str, int]) -> Answer:
         """Lower a task's own ceilings to what is given, be it below what is used; or give one where it inherited."""
-        return self._done("task-lower", lambda visit: commands.task_lower(visit, name, budget))
+        return self._done(
+            "task-lower", lambda visit: commands.task_lower(visit, name, budget), name=name, budget=budget
+        )
 
     def task_accept_overrun(self, name: str, *, unit: str | None = None) -> Answer:
         """Count the overrun of a task as spent, in one unit or in all; it blocks at that task no more."""
         return self._done(
-            "task-accept-overrun", lambda visit: commands.task_accept_overrun(visit, name, unit)
+            "task-accept-overrun",
+            lambda visit: commands.task_accept_overrun(visit, name, unit),
+            name=name,
+            unit=unit,
         )
 
     def request(
@@ -298,12 +272,21 @@ class Issuer:
 
     def reconcile(self, effect: str, *, resend: bool = False) -> Answer:
         """Look once at what became of an effect; with `resend`, send it again under its key where that is safe."""
-        return self._done("reconcile", lambda visit: commands.reconcile(visit, effect, resend=resend))
+        return self._done(
+            "reconcile",
+            lambda visit: commands.reconcile(visit, effect, resend=resend),
+            effect=effect,
+            resend=resend,
+        )
 
     def acknowledge(self, effect: str, *, reason: str, charge: bool = False) -> Answer:
         """Accept the risk of an unknown effect, for `reason`; with `charge` its held maximum becomes a charge of it."""
         return self._done(
-            "acknowledge", lambda visit: commands.acknowledge(visit, effect, reason=reason, charge=charge)
+            "acknowledge",
+            lambda visit: commands.acknowledge(visit, effect, reason=reason, charge=charge),
+            effect=effect,
+            reason=reason,
+            charge=charge,
         )
 
     def revoke(
@@ -314,23 +297,54 @@ class Issuer:
         `kind` may also be `person`, `actor`, `host`, `operation` or `class`. `reason` is `compromised`, `mistaken`,
         `superseded`, `left` or `other`.
         """
-        return self._done("revoke", lambda visit: commands.revoke(visit, kind, name, person, reason=reason))
+        return self._done(
+            "revoke",
+            lambda visit: commands.revoke(visit, kind, name, person, reason=reason),
+            kind=kind,
+            name=name,
+            person=person,
+            reason=reason,
+        )
 
     def freeze(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
         """Freeze everything, or one name or task, until it is thawed; permits stay as they are."""
-        return self._done("freeze", lambda visit: commands.freeze(visit, kind, name, reason=reason))
+        return self._done(
+            "freeze",
+            lambda visit: commands.freeze(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
+        )
 
     def thaw(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
         """Take a freeze back; what was revoked stays void, and new effects can be made."""
-        return self._done("thaw", lambda visit: commands.thaw(visit, kind, name, reason=reason))
+        return self._done(
+            "thaw",
+            lambda visit: commands.thaw(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
+        )
 
     def suspend(self, kind: str, name: str, *, reason: str = "other") -> Answer:
         """Suspend a `person` or an `actor`: the freeze of that name."""
-        return self._done("suspend", lambda visit: commands.suspend(visit, kind, name, reason=reason))
+        return self._done(
+            "suspend",
+            lambda visit: commands.suspend(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
+        )
 
     def resume(self, kind: str, name: str, *, reason: str = "other") -> Answer:
         """Take a suspension back: the thaw of that name."""
-        return self._done("resume", lambda visit: commands.resume(visit, kind, name, reason=reason))
+        return self._done(
+            "resume",
+            lambda visit: commands.resume(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
+        )
 
     def invocation_open(self, task: str, actor: str, deadline_ms: InstantMs) -> Answer:
         """Open an invocation in `task` until `deadline_ms` (ms since the epoch, at most 31 days ahead) (INV-01)."""
@@ -360,9 +374,8 @@ class Issuer:
 
     def show(self, effect: str, *, content: bool = False) -> Answer:
         """Show one effect; with `content` the sensitive fields of its payload, once that is on record (LED-03)."""
-        return self._done(
-            "show", lambda visit: (commands.show_content if content else commands.show)(visit, effect)
-        )
+        command, run = ("show-content", commands.show_content) if content else ("show", commands.show)
+        return self._done(command, lambda visit: run(visit, effect), effect=effect)
 
     def list(self, states: Sequence[str] = ()) -> Answer:
         """List effects, in `states` where some are named."""
@@ -376,6 +389,14 @@ class Issuer:
         """Return the names of the owner's files on disk that are not as in the revision in force (POL-07)."""
         house = self._current()
         return differing_files(Places(Path(house.profile.where)), house.revision)
+
+    def host_token(self, name: str) -> Answer:
+        """Make a host's credential, shown once in `more.token`; the one before is void (SEC-02)."""
+        return self._done("host-token", lambda visit: commands.host_token(visit, name), name=name)
+
+    def actor_token(self, name: str) -> Answer:
+        """Make an actor's own credential, shown once in `more.token`; the one before is void (SEC-02)."""
+        return self._done("actor-token", lambda visit: commands.actor_token(visit, name), name=name)
 
     def revisions(self) -> Answer:
         """List every revision of the owner's files that was put in force, newest first (POL-07)."""
@@ -402,6 +423,22 @@ class Issuer:
             Fault: nothing was changed.
         """
         return commands.activate(Path(profile), revision, adapters=adapters)
+
+    def keys_list(self) -> Answer:
+        """Show the issuer's own keys: id, state, since when, and the live permits that each still opens (SEC-03)."""
+        return self._done("keys-list", commands.keys_list)
+
+    def keys_rotate(self) -> Answer:
+        """Make a new active key; permits of the one before stay valid until they expire."""
+        return self._done("keys-rotate", commands.keys_rotate)
+
+    def keys_retire(self, key: str) -> Answer:
+        """Let `key` (8 hex digits) open no permit any more."""
+        return self._done("keys-retire", lambda visit: commands.keys_retire(visit, key), key=key)
+
+    def keys_revoke(self, key: str) -> Answer:
+        """Revoke the compromised `key` (8 hex digits): its permits are void, what it signed is signed anew."""
+        return self._done("keys-revoke", lambda visit: commands.keys_revoke(visit, key), key=key)
 
     @staticmethod
     def ledger_check(profile: str | Path) -> Answer:
@@ -438,23 +475,3 @@ class Issuer:
             ProfileRefused, Fault: it was not restored; the sentence says what to do.
         """
         return commands.ledger_restore(Path(profile), Path(file))
-
-    def close(self) -> None:
-        """Let go of everything, within `issuer.closing.CLOSE_BUDGET_S` seconds (INV-03).
-
-        Admissions of this process that are still open become `unknown` for others.
-        """
-        let_go(self._house)
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()

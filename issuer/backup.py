@@ -97,7 +97,7 @@ def _recorded(profile: Profile, ledger: SqliteLedger, base: Position) -> int:
         story=ledger.ledger_id,
         attributes={
             "permit.mode": profile.mode,
-            "permit.caller": local_caller(profile.people).name,
+            "permit.caller": local_caller(profile).name,
             REVISION: profile.digest,
             "permit.base.epoch": base.epoch,
             "permit.base.sequence": base.sequence,

@@ -17,8 +17,9 @@ from issuer.profile import Profile
 from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, ProtectedStore
 from ledger.invocations import Invocation
-from ledger.model import AttributeValue, InstantMs, PathNode, Unit
+from ledger.model import AttributeValue, InstantMs, PathNode, Transition, Unit
 from ledger.port import Ledger, View
+from ledger.refusals import Refusal
 from ledger.sqlite.ballast import Ballast
 from policies import Bundle, Directory
 
@@ -36,8 +37,12 @@ class House:
         units: every unit that some operation costs.
         ballast: the room that is kept for outcomes.
         open_anew: opens the same ledger once more, for an outcome that the open one could not take.
+        places: where it keeps what.
+        resign: signs anew what the compromised key of this id signed; the span is the transition (SEC-03).
         now: the clock; inside a transaction the ledger's own reading counts, and only that.
         observe: told the name of each numbered step as it is reached (`issuer.flow.steps`).
+        late_bundle: the owner's policies, read where a house that only reads is asked who may look; None elsewhere.
+        is_strict: strictness that something else than the profile demands; tests alone do yet.
     """
 
     places: Places
@@ -54,10 +59,18 @@ class House:
     instance: Instance
     ballast: Ballast
     open_anew: Callable[[], Ledger]
+    resign: Callable[[int, Transition], int]
     now: Callable[[], InstantMs]
     observe: Callable[[str], None]
     voids_swept: set[tuple[str, int]] = field(default_factory=set)
     """Revocations, by ruling and instant, under which this process has found nothing void that is still pending."""
+    late_bundle: Callable[[], Bundle] | None = None
+    is_strict: bool = False
+
+    @property
+    def role_bundle(self) -> Bundle:
+        """The policies that are asked about acts of people: in a house that only reads, those of the owner as well."""
+        return self.bundle if self.late_bundle is None else self.late_bundle()
 
     @property
     def issuer(self) -> str:
@@ -67,7 +80,34 @@ class House:
     @property
     def mode(self) -> str:
         """`strict` or `ordinary` (OPR-03)."""
-        return self.profile.mode
+        return "strict" if self.is_strict else self.profile.mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedText:
+    """What came with a command: a statement, and the armored OpenSSH signature over it; nothing of it is believed."""
+
+    signature: str
+    statement: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signed:
+    """A signature that is good for this command and its arguments, up to what only the lock can tell.
+
+    Attributes:
+        person: who signed; the caller of the act, unless a host or an actor brought it.
+        key: fingerprint of the key that signed.
+        digest: SHA-256 of the statement, in hex.
+        challenge: its single-use part.
+        until_ms: from when on it is too late.
+    """
+
+    person: str
+    key: str
+    digest: str
+    challenge: str
+    until_ms: InstantMs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +119,9 @@ class Visit:
     command: str
     about: Mapping[str, AttributeValue] = field(default_factory=dict)
     """What a refusal's span says where there is no effect yet: declared names only, never a caller's free words."""
+    signed: Signed | None = None
+    trouble: Refusal | None = None
+    """Why a signature that came with the command is none; the edge refuses the command for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -274,7 +274,7 @@ def _registered(
     _now: InstantMs,
 ) -> Verdict[None]:
     head = view.head()
-    common = {"permit.mode": profile.mode, "permit.caller": local_caller(profile.people).name}
+    common = {"permit.mode": profile.mode, "permit.caller": local_caller(profile).name}
     first = Step(
         transition=Transition(
             name=TransitionName.LEDGER_CREATED,

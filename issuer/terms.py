@@ -98,6 +98,17 @@ def _closed(profile: Profile) -> tuple[Bundle, Directory]:
     return load_bundle(_CLOSED, catalogue), build_directory(profile, catalogue)
 
 
+def late_policies(profile: Profile, places: Places, revision: str) -> Bundle:
+    """Return the owner's policies for a house that only reads, so that people can be asked about; or none that permits.
+
+    They are read when somebody wants to see what is not their own, and broken ones permit nobody (POL-04).
+    """
+    try:
+        return _policies(profile, policy_texts(load_snapshot(places, revision).policies))[0]
+    except (BundleRefused, EngineUnfit, SetupError, LedgerUnavailable, OSError, ValueError):
+        return _closed(profile)[0]
+
+
 def profile_in(files: OwnerFiles, places: Places) -> Profile:
     """Return the profile of a revision; `places` says what its findings are told about.
 
@@ -211,4 +222,9 @@ class CurrentTerms:
             directory=terms.directory,
             operations=terms.operations,
             units=terms.units,
+            late_bundle=(
+                functools.cache(functools.partial(late_policies, terms.profile, self._places, revision))
+                if self._reading
+                else None
+            ),
         )

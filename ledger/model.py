@@ -415,6 +415,7 @@ class TransitionName(StrEnum):
     EFFECT_INSPECTED = "effect.inspected"
     EFFECT_ACKNOWLEDGED = "effect.acknowledged"
     CONTENT_SHOWN = "effect.content_shown"
+    OBSERVED = "observed"
     EFFECT_OBLIGED = "effect.obliged"
     OBLIGATION_DONE = "effect.obligation_done"
     INVOCATION_OPENED = "invocation.opened"

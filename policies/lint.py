@@ -1,10 +1,10 @@
 """Which policies parse, but are not ours? Rules about one policy's shape, beyond what Cedar checks.
 
 Rules: `@id` is required, well-formed and unique; annotations are a closed list, since no schema checks
-them and a typing error would be silent; a permit names exactly one tier, or one act of people, and both types, so that leaving
-something out never widens it; a permit of the approval tier says who may approve, and no other policy
-does; a forbid has no arithmetic (an overflow would make it be skipped) and preferably says what is good
-(`unless`), so that what nobody thought of is forbidden.
+them and a typing error would be silent; a permit names exactly one tier, or one act of people, and both
+types, so that leaving something out never widens it; a permit of the approval tier says who may approve, and no
+other policy does; a forbid has no arithmetic (an overflow would make it be skipped) and preferably says what is
+good (`unless`), so that what nobody thought of is forbidden.
 
 Not here: types (the strict validator), and text (`policies.text`). Next: `policies.bundle`.
 """

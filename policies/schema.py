@@ -66,7 +66,7 @@ ACTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "observe": (ISSUER_TYPE, EFFECT_TYPE),
         "reconcile": (EFFECT_TYPE,),
         "acknowledge": (EFFECT_TYPE,),
-        "revoke": (ISSUER_TYPE, EFFECT_TYPE),
+        "revoke": (ISSUER_TYPE,),
         "activate": (ISSUER_TYPE,),
     },
 )
@@ -194,6 +194,7 @@ def cedar_schema(catalogue: Catalogue) -> str:
     resources = ", ".join(kind.name for kind in catalogue.resource_types)
     tier = f"appliesTo {{ principal: [Actor], resource: [{resources}], context: Ask }};"
     approve = 'principal: [Person], resource: [Request], context: { "now": datetime }'
+    effect = '"subject": Person, "actor": Actor, "state": String, "own": Bool'
     ask = (
         '"subject": Person, "task": Task, "cost": Units, "remaining": Units, "recipients": Set<String>, '
         '"earlier": Earlier, "usage": Usage, "limits": Limits, "clock": Clock'
@@ -223,7 +224,7 @@ def cedar_schema(catalogue: Catalogue) -> str:
             f'action "approve" appliesTo {{ {approve} }};',
             _enum(ISSUER_TYPE, (ISSUER_ID,)),
             "// `own` says whether it is the caller's own; `state` is where it stands.",
-            'entity Effect in [Class, Operation] = { "subject": Person, "actor": Actor, "state": String, "own": Bool };',
+            f"entity {EFFECT_TYPE} in [Class, Operation] = {{ {effect} }};",
             *_acts(),
             "",
         ]

@@ -3,6 +3,7 @@
 __all__ = [
     "acknowledge",
     "activate",
+    "actor_token",
     "admit_host",
     "approvals",
     "approve",
@@ -12,11 +13,16 @@ __all__ = [
     "decline",
     "dispatch_child",
     "freeze",
+    "host_token",
     "invocation_cancel",
     "invocation_end",
     "invocation_list",
     "invocation_open",
     "invocation_show",
+    "keys_list",
+    "keys_retire",
+    "keys_revoke",
+    "keys_rotate",
     "ledger_backup",
     "ledger_check",
     "ledger_collect",
@@ -56,6 +62,7 @@ from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
 from issuer.commands.content import show_content
+from issuer.commands.credentials import actor_token, host_token
 from issuer.commands.freezing import freeze, resume, suspend, thaw
 from issuer.commands.invocations import (
     invocation_cancel,
@@ -65,6 +72,7 @@ from issuer.commands.invocations import (
     invocation_show,
     obligation_done,
 )
+from issuer.commands.keys import keys_list, keys_retire, keys_revoke, keys_rotate
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.reconciling import acknowledge, reconcile

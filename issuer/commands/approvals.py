@@ -14,7 +14,7 @@ from typing import Final
 
 from issuer import answering
 from issuer.approving.statement import Declining
-from issuer.caller import Caller, CallerKind, refuse_agent
+from issuer.caller import Caller, CallerKind, refuse_agent, refuse_caller
 from issuer.clock import instant_text, steady_s
 from issuer.commands.approval_rows import approval_record
 from issuer.commands.asking import standing
@@ -225,8 +225,8 @@ def _told(house: House, committed: Committed[Answered], done: str) -> Answer:
 def _agent_refused(visit: Visit, reference: str) -> Answer | None:
     """Refuse a host or an actor, with the same words for any reference; its attempt stands in the effect's story."""
     no = refuse_agent(visit.caller)
-    if no is None:
-        return None
+    if no is None or visit.house.ledger.read(lambda view: refuse_caller(view, visit.caller)) is not None:
+        return None  # whoever is not who it claims to be is refused at the edge, under no name
     record_refusal(visit, no, _any(visit, reference))
     return answering.refused(visit.house, no)
 

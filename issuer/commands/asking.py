@@ -7,6 +7,7 @@ sent. The same request key and content give the same effect (EFF-11).
 from dataclasses import dataclass, replace
 
 from issuer import answering
+from issuer.caller import refuse_caller, refuse_speaker
 from issuer.commands.edge import at_the_edge
 from issuer.commands.standing import settled_answer
 from issuer.flow import spans
@@ -159,6 +160,7 @@ def _created(
     wanted = draft.ask.invocation
     invocation = None if wanted is None else view.invocation(InvocationId(wanted))
     no = None if wanted is None else refuse_invocation(invocation, path, visit.caller.name, now)
+    no = refuse_caller(view, visit.caller) or no
     no = no or refuse_path(path, now) or refuse_actor(path, draft.ask.actor, draft.subject)
     locked = Locked(view=view, now=now, path=path, invocation=invocation)
     effect = None if no is not None else drafted_effect(visit, draft, locked)
@@ -255,7 +257,9 @@ def _held(visit: Visit, effect: Effect) -> Answer:
         path = view.path(current.task_id)
         locked = Locked(view=view, now=now, path=path, invocation=named(view, current))
         no = (
-            _refuse_edited(view, current, effect)
+            refuse_caller(view, visit.caller)
+            or refuse_speaker(visit.caller, current.actor, current.subject)
+            or _refuse_edited(view, current, effect)
             or refuse_stopped(view, visit.house, current)
             or refuse_named(current, locked)
             or refuse_path(path, now)

@@ -9,6 +9,7 @@ from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.flow import spans
 from issuer.flow.overdue import expired_step
+from issuer.flow.signed_act import acting
 from issuer.house import Visit
 from issuer.wire import Answer
 from ledger.changes import Step
@@ -36,7 +37,7 @@ def clock_accept(visit: Visit) -> Answer:
         return Verdict(value=before, steps=(Step(transition=transition), *ends))
 
     def run() -> Answer:
-        committed = visit.house.ledger.transact(decide, accept_clock=True)
+        committed = visit.house.ledger.transact(acting(visit, decide), accept_clock=True)
         clock = {"before": instant_text(committed.value), "now": instant_text(committed.at_ms)}
         say = f"The clock is believed as it reads: {clock['now']}. The entry before was at {clock['before']}."
         return answering.about(visit.house, "accepted", say=say, more={"clock": clock})

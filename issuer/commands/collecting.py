@@ -3,6 +3,8 @@
 The same happens by itself where a command needs space. Nothing unresolved, live or within its window is touched.
 """
 
+from dataclasses import replace
+
 from issuer import answering
 from issuer.commands.edge import at_the_edge
 from issuer.flow.collect import Gone, collect_batch
@@ -19,8 +21,12 @@ def ledger_collect(visit: Visit, *, early: bool = False) -> Answer:
         sweep(visit)
         visit.house.delivery.probe()
         batches: list[Gone] = []
-        while batch := collect_batch(visit, asked=True, early=early):
+        batch_visit = visit
+        while batch := collect_batch(batch_visit, asked=True, early=early):
             batches.append(batch)
+            batch_visit = replace(
+                visit, signed=None
+            )  # one signature is for one act, and the first batch is it
         gone = {
             "effects": sum(batch.collected for batch in batches),
             "tombstones": sum(batch.forgotten for batch in batches),

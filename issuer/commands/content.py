@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 from issuer import answering
 from issuer.commands.edge import at_the_edge
+from issuer.commands.roles import OBSERVE, find_to
 from issuer.flow import spans
 from issuer.flow.binding import payload_part, stored_member
 from issuer.flow.content import LIVING
-from issuer.flow.reference import find_effect, find_tombstone
+from issuer.flow.reference import find_tombstone
 from issuer.flow.refusing import RefusedError
 from issuer.house import House, Visit
 from issuer.sealing import CommitmentBroken, ProtectedContentMissing, SealBroken, verify
@@ -49,13 +50,14 @@ class _Looked:
 def show_content(visit: Visit, reference: str) -> Answer:
     """Show what an effect keeps under protection, after a span says so.
 
-    An effect of somebody else reads like a missing one (EFF-08). The answer's `content` has `status`, `fields` (for
-    each `value`, `salt` in hex, `commitment` and `part`, the name inside the commitment) and `withheld`.
+    An effect of somebody else reads like a missing one, unless a policy lets this person observe it (EFF-08). The
+    answer's `content` has `status`, `fields` (for each `value`, `salt` in hex, `commitment` and `part`, the name
+    inside the commitment) and `withheld`.
     """
     found: list[Effect] = []
 
     def run() -> Answer:
-        effect = find_effect(visit, reference)
+        effect = find_to(visit, reference, OBSERVE)
         if effect is None:
             tombstone = find_tombstone(visit, reference)
             if tombstone is None:

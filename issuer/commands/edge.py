@@ -1,13 +1,18 @@
-"""The edge of every command: each no is on record and answered, each fault has its code (AUD-01, SUR-02).
+"""The edge of every command: who may give it, each no on record and answered, each fault its code (SEC-02, AUD-01).
 
-A refusal from before a transaction gets its own committed span here, once caller and operation are known.
+Nothing of a command runs before `issuer.commands.roles` has let it begin. A refusal from before a transaction gets
+its own committed span here, once caller and operation are known.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from types import MappingProxyType
 
 from audit import AuditUnavailable
 from issuer import answering
+from issuer.caller import NOBODY
+from issuer.commands.roles import demand_role
 from issuer.flow import spans
 from issuer.flow.refusing import RefusedError
 from issuer.house import Visit
@@ -16,24 +21,34 @@ from issuer.wire import Answer
 from issuer.wire.codes import CODES, Next
 from ledger.changes import Step
 from ledger.errors import Fault, Malformed
-from ledger.model import Effect, InstantMs, Tombstone
+from ledger.model import AttributeValue, Effect, InstantMs, Tombstone
 from ledger.port import Decide, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.states import UNRESOLVED, EffectState
 
 
-def record_refusal(visit: Visit, refusal: Refusal, effect: Effect | Tombstone | None) -> None:
+def record_refusal(
+    visit: Visit,
+    refusal: Refusal,
+    effect: Effect | Tombstone | None,
+    extra: Mapping[str, AttributeValue] = MappingProxyType({}),
+) -> None:
     """Commit the span of a no that no transaction of its own could carry.
 
     Raises:
         Fault: as `ledger.port.Ledger.transact`; the no stands all the same.
         RevisionMoved: the no was said under a revision that is not in force any more (POL-07).
     """
-    visit.house.ledger.transact(_refusing(visit, refusal, effect))
+    visit.house.ledger.transact(_refusing(visit, refusal, effect, extra))
 
 
-def _refusing(visit: Visit, refusal: Refusal, effect: Effect | Tombstone | None) -> Decide[None]:
-    step = Step(transition=spans.refused(visit, refusal, effect=effect))
+def _refusing(
+    visit: Visit,
+    refusal: Refusal,
+    effect: Effect | Tombstone | None,
+    extra: Mapping[str, AttributeValue] = MappingProxyType({}),
+) -> Decide[None]:
+    step = Step(transition=spans.refused(visit, refusal, effect=effect, **extra))
 
     def decide(_view: View, _now: InstantMs) -> Verdict[None]:
         return Verdict(value=None, steps=(step,))
@@ -51,11 +66,15 @@ def at_the_edge(
     `found` is filled by `run` once it knows which effect the command is about.
     """
     try:
+        demand_role(visit)
         return run()
     except RefusedError as no:
+        if no.refusal.code is RefusalCode.UNAUTHENTICATED:
+            # Whoever it claims to be is not repeated, nor what it asked for.
+            visit = replace(visit, caller=NOBODY, about={}, signed=None)
         if no.tombstone is not None:
             return _collected(visit, no.refusal, no.tombstone)
-        return _recorded(visit, no.refusal, found, say=no.say, hint=no.hint)
+        return _recorded(visit, no.refusal, found, say=no.say, hint=no.hint, extra=no.extra)
     except Malformed as fault:
         refusal = Refusal(code=RefusalCode.MALFORMED, field=fault.field)
         recorded = _recorded(visit, refusal, found)
@@ -123,13 +142,16 @@ def _recorded(
     *,
     say: str = "",
     hint: str = "",
+    extra: Mapping[str, AttributeValue] = MappingProxyType({}),
 ) -> Answer:
     effect = _as_it_stands(visit, found)
     instead = _instead(str(refusal.code), effect)
     if instead is not None:
         refusal, say, hint = Refusal(code=instead, field=refusal.field), "", ""
+    if visit.caller.is_agent:
+        hint = ""  # near misses are for owners (SEC-04)
     try:
-        record_refusal(visit, refusal, effect)
+        record_refusal(visit, refusal, effect, extra)
     except Fault as fault:
         return _faulted(visit, fault, effect)
     return answering.refused(visit.house, refusal, effect, say=say, hint=hint)

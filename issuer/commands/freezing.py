@@ -25,6 +25,7 @@ from issuer.commands.stop_words import (
 )
 from issuer.commands.task_changes import task_freeze, task_thaw
 from issuer.flow import spans
+from issuer.flow.signed_act import acting
 from issuer.flow.stops import concerned
 from issuer.house import Visit
 from issuer.notifying import tell_frozen
@@ -117,7 +118,7 @@ def _ruled(visit: Visit, stop: str, reason: str, value: Stop) -> Answer:
         still = [one for one in stopped_names(view) if one != stop]
         return Verdict(value=_Turned(sent=sent, stopped=still), steps=(step,))
 
-    committed = house.ledger.transact(decide)
+    committed = house.ledger.transact(acting(visit, decide))
     if committed.refusal is not None:
         return answering.refused(house, committed.refusal)
     if is_freeze:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from issuer import answering
+from issuer.caller import refuse_caller, refuse_speaker
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.commands.looking import swept
@@ -66,6 +67,9 @@ def invocation_open(visit: Visit, task: str, actor: str, deadline_ms: InstantMs)
         sweep(visit)
         _check_deadline(deadline_ms)
         house = visit.house
+        speaking = refuse_speaker(visit.caller, actor, None)
+        if speaking is not None:
+            raise RefusedError(speaking.code, field=speaking.field)
         if actor not in house.profile.actors:
             raise unknown_name(house, "actor", actor, house.profile.actors)
         name = checked_name(task, "task")
@@ -94,7 +98,8 @@ def _opened(visit: Visit, wanted: _Wanted, view: View, now: InstantMs) -> Verdic
     if not now < wanted.deadline_ms <= now + INVOCATION_MS_MAX:
         raise Malformed("out_of_range", "deadline", "the deadline must be within 31 days from now")
     path = view.path(task.task_id)
-    full = refuse_new(view.holdings(), visit.house.profile.ledger.capacity, stored=True)
+    full = refuse_caller(view, visit.caller) or refuse_speaker(visit.caller, actor, task.subject)
+    full = full or refuse_new(view.holdings(), visit.house.profile.ledger.capacity, stored=True)
     if full is None and view.invocations_open(task.task_id) >= OPEN_PER_TASK_MAX:
         full = Refusal(code=RefusalCode.TASK_FULL, level=task.name)
     if full is None and actor not in task.actors:

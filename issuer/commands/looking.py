@@ -14,11 +14,12 @@ from issuer import answering
 from issuer.clock import instant_text
 from issuer.commands.approval_rows import approval_record
 from issuer.commands.edge import at_the_edge
+from issuer.commands.observing import find_observed, observed
 from issuer.commands.standing import standing_code
 from issuer.commands.unresolved import unresolved_row
 from issuer.flow.binding import stored_member
 from issuer.flow.overdue import sweep
-from issuer.flow.reference import find_effect, find_tombstone
+from issuer.flow.reference import find_tombstone
 from issuer.flow.refusing import RefusedError
 from issuer.flow.stops import stops_on
 from issuer.house import Visit
@@ -46,7 +47,7 @@ def show(visit: Visit, reference: str) -> Answer:
 
     def run() -> Answer:
         problem = swept(visit)
-        effect = find_effect(visit, reference)
+        effect = find_observed(visit, reference)
         if effect is None:
             tombstone = _tombstone(visit, reference)
             more = {"record": visit.house.ledger.read(lambda view: _collected_record(view, tombstone))}
@@ -184,12 +185,13 @@ def _states(words: Sequence[str]) -> tuple[EffectState, ...]:
 
 
 def list_effects(visit: Visit, states: Sequence[str] = ()) -> Answer:
-    """List this caller's effects, in `states` where some are named, oldest first."""
+    """List this caller's effects and those that it may observe, in `states` where some are named, oldest first."""
 
     def run() -> Answer:
         wanted = _states(states)
         problem = swept(visit)
-        rows = visit.house.ledger.read(lambda view: _rows(visit, view, wanted))
+        effects = observed(visit, visit.house.ledger.read(lambda view: view.effects(states=wanted)))
+        rows = visit.house.ledger.read(lambda view: _rows(visit, view, effects))
         more: dict[str, object] = {"effects": rows}
         if problem is not None:
             more["not_swept"] = problem
@@ -198,13 +200,11 @@ def list_effects(visit: Visit, states: Sequence[str] = ()) -> Answer:
     return at_the_edge(visit, run)
 
 
-def _rows(visit: Visit, view: View, wanted: Sequence[EffectState]) -> list[dict[str, object]]:
-    """Return this caller's effects in `wanted` states, each with what is still to be done about it."""
+def _rows(visit: Visit, view: View, effects: Sequence[Effect]) -> list[dict[str, object]]:
+    """Return a row for each effect, with what is still to be done about it."""
     house, open_ones, now = visit.house, view.obligations_open(), visit.house.now()
     rows = []
-    for effect in view.effects(states=wanted):
-        if effect.caller != visit.caller.name:
-            continue
+    for effect in effects:
         row: dict[str, object] = {
             "effect": effect.effect_id,
             "state": str(effect.state),
@@ -232,7 +232,7 @@ def timeline_of(visit: Visit, reference: str) -> Answer:
 
     def run() -> Answer:
         swept(visit)
-        effect = find_effect(visit, reference)
+        effect = find_observed(visit, reference)
         about = _tombstone(visit, reference) if effect is None else effect
         entries = visit.house.ledger.read(lambda view: timeline(view, about.effect_id))
         more: dict[str, object] = {

@@ -1,7 +1,9 @@
 """`reconcile` and `acknowledge`: learning the truth about an effect, and accepting that nobody knows it.
 
-Rules: REC-01 to REC-06, EFF-08 (the effect is one of the caller's), SUR-05 (an effect that stays unknown is answered so
-that nobody takes it for a reason to repeat). What is overdue becomes `unknown` first (ADM-07).
+Rules: REC-01 to REC-06, POL-01 and EFF-08 (a policy says which person may do it, to own effects and to those of hosts
+and actors, who may not; without such a policy the effect has to be one of the caller's), SUR-05 (an effect that
+stays unknown is answered so that nobody takes it for a reason to repeat). What is overdue becomes `unknown` first
+(ADM-07).
 Next: `issuer.flow.reconcile`, `issuer.flow.resend`, `issuer.flow.acknowledge`.
 """
 
@@ -13,6 +15,7 @@ from audit import AuditUnavailable
 from issuer import answering
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
+from issuer.commands.roles import ACKNOWLEDGE, RECONCILE, find_to
 from issuer.commands.standing import settled_answer
 from issuer.flow import acknowledge as acknowledging
 from issuer.flow.attempts import AttemptKind
@@ -20,7 +23,7 @@ from issuer.flow.capacity import restore_ballast
 from issuer.flow.dispatch import confirmed
 from issuer.flow.overdue import sweep
 from issuer.flow.reconcile import Attempt, Reconciled, begin, carried_out, inspecting, rests_on_a_claim
-from issuer.flow.reference import bound_operation, find_effect, missing, open_binding, open_to_inspect
+from issuer.flow.reference import bound_operation, missing, open_binding, open_to_inspect
 from issuer.flow.refusing import RefusedError
 from issuer.flow.resend import demand_resendable, refuse_resend, resending
 from issuer.house import House, Visit
@@ -65,7 +68,7 @@ def reconcile(visit: Visit, reference: str, *, resend: bool = False) -> Answer:
     found: list[Effect] = []
 
     def run() -> Answer:
-        effect = _found(visit, reference, found)
+        effect = _found(visit, reference, found, RECONCILE)
         if effect.state in SETTLED and (resend or not _is_claimed(visit.house, effect)):
             return settled_answer(visit.house, effect)
         if effect.state is not EffectState.UNKNOWN and effect.state not in SETTLED:
@@ -82,15 +85,16 @@ def reconcile(visit: Visit, reference: str, *, resend: bool = False) -> Answer:
     return at_the_edge(visit, run, found)
 
 
-def _found(visit: Visit, reference: str, found: list[Effect]) -> Effect:
-    """Return the caller's effect as it stands once everything overdue has ended (EFF-08, ADM-07)."""
-    effect = find_effect(visit, reference)
+def _found(visit: Visit, reference: str, found: list[Effect], action: str) -> Effect:
+    """Return the effect that the caller may act on, as it stands once everything overdue has ended (EFF-08, ADM-07)."""
+    effect = find_to(visit, reference, action)
     if effect is None:
         raise missing(visit, reference)
     found.append(effect)
     if effect.state is EffectState.ADMITTED:
         sweep(visit)
-        effect = find_effect(visit, reference) or effect
+        effect_id = effect.effect_id
+        effect = visit.house.ledger.read(lambda view: view.effect(effect_id)) or effect
         found.append(effect)
     return effect
 
@@ -194,7 +198,7 @@ def acknowledge(visit: Visit, reference: str, *, reason: str, charge: bool = Fal
     found: list[Effect] = []
 
     def run() -> Answer:
-        effect = _found(visit, reference, found)
+        effect = _found(visit, reference, found, ACKNOWLEDGE)
         if type(reason) is not str or not _WORD.match(reason):
             message = "a reason is one word of small letters, digits and underscores"
             raise Malformed("not_a_word", "reason", message)

@@ -33,6 +33,7 @@ from issuer.flow import spans
 from issuer.flow.content import erase_content
 from issuer.flow.reference import effect_reference
 from issuer.flow.refusing import RefusedError, collected_since, unknown_name
+from issuer.flow.signed_act import acting
 from issuer.flow.stops import (
     Why,
     concerned,
@@ -156,7 +157,7 @@ def _effect(visit: Visit, text: str, reason: str, *, approver: str | None = None
         late = revoked_late_step(visit, effect, reason=reason)
         return Verdict(value=effect, refusal=too_late.refusal, steps=(late, *too_late.steps))
 
-    committed = house.ledger.transact(decide)
+    committed = house.ledger.transact(acting(visit, decide))
     unnoted = noted(house, committed.sequence)
     if committed.refusal is not None:
         say = (
@@ -299,7 +300,7 @@ def _carried_out(
 ) -> Answer:
     """Do 1, then 2, and answer; what an earlier revocation left is ended as well."""
     house = visit.house
-    committed = house.ledger.transact(decide)  # 1
+    committed = house.ledger.transact(acting(visit, decide))  # 1
     met = committed.value
     over = end_revoked(visit, met.pending, reason=reason, why=why)  # 2
     if committed.refusal is not None:

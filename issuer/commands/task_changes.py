@@ -15,6 +15,7 @@ from issuer.commands.task_views import shown
 from issuer.commands.task_words import Blocked, accepted_say, refused, thawed_say, wider_say
 from issuer.flow import spans
 from issuer.flow.refusing import unknown_unit
+from issuer.flow.signed_act import acting
 from issuer.house import House, Visit
 from issuer.notifying import tell_frozen
 from issuer.wire import Answer
@@ -62,7 +63,7 @@ def _changed(visit: Visit, name: str, decide: _Decide) -> Task | Answer:
             return Verdict(value=_Found(task=task, say=done.say), refusal=done.refusal, steps=(step,))
         return Verdict(value=_Found(task=task), steps=(done,))
 
-    committed = visit.house.ledger.transact(under_lock)
+    committed = visit.house.ledger.transact(acting(visit, under_lock))
     found = committed.value
     if committed.refusal is not None:
         return refused(visit.house, committed.refusal, name, say=found.say)

@@ -23,6 +23,7 @@ from issuer.commands.task_words import opened_say, refused, wider_say
 from issuer.flow import spans
 from issuer.flow.prepare import refuse_unserved
 from issuer.flow.refusing import unknown_name, unknown_unit
+from issuer.flow.signed_act import acting
 from issuer.house import House, Visit
 from issuer.ids import new_task_id
 from issuer.wire import Answer
@@ -73,7 +74,9 @@ def task_open(visit: Visit, ask: NewTask) -> Answer:
         _known(visit.house, ask)
         asked = read_scope(visit.house, ask.scope, is_root=ask.parent is None)
         draft = _Draft(ask=ask, ceilings=ceilings, scope=asked)
-        committed = visit.house.ledger.transact(lambda view, now: _opened(visit, draft, view, now))
+        committed = visit.house.ledger.transact(
+            acting(visit, lambda view, now: _opened(visit, draft, view, now))
+        )
         if committed.refusal is not None or committed.value is None:
             no = committed.refusal or Refusal(code=RefusalCode.UNKNOWN_REFERENCE)
             return refused(visit.house, no, ask.parent, say=wider_say(no))

@@ -9,6 +9,7 @@ Next: `issuer.flow.settle`, where an outcome meets a charge that was acknowledge
 from issuer.flow import spans
 from issuer.flow.ending import record_end
 from issuer.flow.refusing import collected_since
+from issuer.flow.signed_act import acting
 from issuer.house import Visit
 from ledger.changes import Change, CostSettled, EvidenceAdded, Step
 from ledger.model import Effect, EvidenceClass, InstantMs, TransitionName
@@ -34,7 +35,7 @@ def acknowledge(visit: Visit, effect: Effect, *, reason: str, charge: bool) -> C
             return _refused(visit, current, no)
         return Verdict(value=current, steps=(_step(visit, current, reason, now, charge=charge),))
 
-    return record_end(visit.house, decide)
+    return record_end(visit.house, acting(visit, decide))
 
 
 def _refused(visit: Visit, effect: Effect, refusal: Refusal) -> Verdict[Effect]:

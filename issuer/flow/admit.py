@@ -5,9 +5,9 @@ asked again), EFF-07 (nothing is widened to a changed target), LED-06. Under the
   1. where the effect stands; an orphaned admission ends here   2. its permit: there, unused, in time, and no
   admission of it in the trail   3. its row is genuine and the one that was opened, and the seal opens
   4. nothing of it is revoked or frozen; the invocation that it names, the task and its ancestors, and what they name
-  5. the object's preconditions, looked at just before   6. policy and the bounds of the class, again; behind an
-  approved permit also each person whose yes it rests on   7. the budget at every level, and space for the outcome
-  8. consume, claim, reserve, span.
+  5. the object's preconditions, looked at just before   6. whose call it is, policy and the bounds of the class, again;
+  behind an approved permit also each person whose yes it rests on   7. the budget at every level, and space for the
+  outcome   8. consume, claim, reserve, span.
 Next: step 6, `issuer.flow.dispatch`, which only the winner reaches.
 """
 
@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from issuer.caller import refuse_caller, refuse_speaker
 from issuer.flow import spans
 from issuer.flow.approvers import refuse_approval
 from issuer.flow.binding import Pinned
@@ -129,6 +130,7 @@ def admit(visit: Visit, effect: Effect, attempt: Attempt) -> Committed[Admitted]
             return Verdict(value=Admitted(effect=lost), refusal=no, steps=(orphaned,))
         locked = Locked(view=view, now=now, path=view.path(current.task_id), invocation=named(view, current))
         no_yet = _refuse_before_policy(visit.house, current, locked, attempt.target)
+        no_yet = no_yet or _refuse_calling(visit, view, current)  # 6
         if no_yet is None and effect.state is not EffectState.PERMITTED:
             # It was permitted after this caller looked at it, so neither target nor approval was looked at for it.
             no_yet = Refusal(code=RefusalCode.NOT_PERMITTED_YET)
@@ -170,6 +172,12 @@ def _refuse_before_policy(
         or refuse_scope(locked.path, effect)
         or target  # 5
     )
+
+
+def _refuse_calling(visit: Visit, view: View, effect: Effect) -> Refusal | None:
+    """Refuse a caller whose credential is void by now, or that may not speak for this actor or person any more."""
+    no = refuse_caller(view, visit.caller)
+    return no or refuse_speaker(visit.caller, effect.actor, effect.subject)
 
 
 def _refuse_row(view: View, effect: Effect) -> Refusal | None:

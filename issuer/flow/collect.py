@@ -21,6 +21,7 @@ from typing import Final
 from issuer.flow import spans
 from issuer.flow.content import sweep_content
 from issuer.flow.dispatch import confirmed
+from issuer.flow.signed_act import acting
 from issuer.house import House, Visit
 from issuer.sealing import ProtectedStoreUnavailable
 from ledger.capacity import is_pressed, is_urgent
@@ -179,7 +180,7 @@ def collect_batch(visit: Visit, *, asked: bool = False, early: bool = False) -> 
         gone = Gone(collected=len(effects), forgotten=len(forgotten), invocations=len(over))
         return Verdict(value=gone, steps=_steps(visit, view, effects, (forgotten, over), wanted.reason))
 
-    return house.ledger.transact(decide).value
+    return house.ledger.transact(acting(visit, decide)).value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from ledger.rules import refuse_takes
 from ledger.states import PENDING, UNRESOLVED
 from policies import (
     UNBOUNDED,
+    ActDecision,
     ClockFact,
     Decision,
     Earlier,
@@ -268,7 +269,7 @@ def _numbers(record: Earlier | Usage | Limits | ClockFact) -> dict[str, int]:
     return {name: getattr(record, name) for name in type(record).__dataclass_fields__}
 
 
-def error_words(decision: Decision) -> tuple[str, ...]:
+def error_words(decision: Decision | ActDecision) -> tuple[str, ...]:
     """Return a decision's troubles as a span shows them: `policy-id:reason`."""
     return tuple(f"{error.policy_id or '-'}:{error.reason}" for error in decision.errors)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from issuer.caller import refuse_speaker
 from issuer.flow.binding import (
     SALT_BYTES,
     Names,
@@ -171,8 +172,11 @@ def read_ask(visit: Visit, ask: Ask) -> ReadAsk:
         RefusedError: the owner has not declared something.
         Malformed: the ask cannot be read as what it should be.
     """
+    _demand_speaker(visit, ask.actor, ask.subject)
+    _demand_speaker(visit, ask.actor, ask.subject)
     operation = find_operation(visit.house, ask.operation)
     subject = _known_names(visit.house, ask)
+    _demand_speaker(visit, ask.actor, subject)
     ask = replace(ask, subject=subject)
     key = new_request_key() if ask.request_key is None else checked_name(ask.request_key, "request_key")
     try:
@@ -187,6 +191,13 @@ def read_ask(visit: Visit, ask: Ask) -> ReadAsk:
         values=values,
         request=request_fingerprint(visit.house, ask, values),
     )
+
+
+def _demand_speaker(visit: Visit, actor: str, subject: str | None) -> None:
+    """Refuse a host or an actor that speaks for others, before it learns whether they exist (EFF-08, SEC-04)."""
+    no = refuse_speaker(visit.caller, actor, subject)
+    if no is not None:
+        raise RefusedError(no.code, field=no.field)
 
 
 def prepare(visit: Visit, read: ReadAsk) -> Draft:
@@ -369,7 +380,10 @@ def request_of(house: House, pinned: Pinned) -> Request:
 
 
 def request_fingerprint(house: House, ask: Ask, values: Values) -> bytes:
-    """Return what a request key stands for: a keyed hash per field, so that a difference can be named (EFF-11)."""
+    """Return what a request key stands for: a keyed hash per field, so that a difference can be named (EFF-11).
+
+    The key is the ring's for repetition, which a rotation does not change.
+    """
     subkey = house.ring.subkey(Purpose.REPETITION)
     said: dict[str, object] = {"operation": ask.operation, "actor": ask.actor, "subject": ask.subject}
     if ask.invocation is not None:

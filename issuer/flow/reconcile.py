@@ -33,6 +33,7 @@ from issuer.flow.ending import record_end
 from issuer.flow.prepare import request_of
 from issuer.flow.refusing import collected_since
 from issuer.flow.settle import CHARGE_CONTRADICTS, Outcome, outcome_step, without_protected
+from issuer.flow.signed_act import acting
 from issuer.flow.steps import Reached
 from issuer.house import House, Visit
 from issuer.operations.contract import Inspection, Inspector, Look, Seen
@@ -151,7 +152,7 @@ def begin(
         )
         return Verdict(value=attempt, steps=(*ends, Step(transition=transition)))
 
-    committed = house.ledger.transact(decide)
+    committed = house.ledger.transact(acting(visit, decide))
     if isinstance(committed.value, Attempt):
         return replace(committed, value=replace(committed.value, sequence=committed.sequence))
     return committed

@@ -6,7 +6,7 @@ A name that stands for nothing may get a question after its no ("did you mean").
 owners), EFF-08 (an effect's reference never gets one); the question is for the answer alone and reaches no span.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 from issuer.house import House
 from issuer.likeness import did_you_mean
 from ledger.errors import Broken
-from ledger.model import Effect, Tombstone, Unit
+from ledger.model import AttributeValue, Effect, Tombstone, Unit
 from ledger.port import View
 from ledger.refusals import Refusal, RefusalCode
 
@@ -37,6 +37,7 @@ class RefusedError(Exception):
         say: str = "",
         hint: str = "",
         tombstone: Tombstone | None = None,
+        extra: Mapping[str, AttributeValue] | None = None,
     ) -> None:
         """Carry the refusal."""
         super().__init__(str(code))
@@ -45,6 +46,8 @@ class RefusedError(Exception):
         self.hint = hint
         self.tombstone = tombstone
         """What stays of the effect that this is about, where it was collected."""
+        self.extra = {} if extra is None else extra
+        """What the span of the no says besides, as keywords of `issuer.flow.spans.refused`."""
 
 
 def collected_since(view: View, effect: Effect) -> Effect:

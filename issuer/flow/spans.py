@@ -38,8 +38,12 @@ def amounts_of_people(wanted: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def common(visit: Visit) -> dict[str, AttributeValue]:
-    """Return what every span says: who called, under which revision, in which process."""
+    """Return what every span says: who called and, where it was signed, who signed what; revision and process."""
+    signed: dict[str, AttributeValue] = {}
+    if visit.signed is not None:
+        signed = {"permit.signer": visit.signed.person, "permit.statement.digest": visit.signed.digest}
     return {
+        **signed,
         "permit.mode": visit.house.mode,
         "permit.caller": visit.caller.name,
         "permit.revision": visit.house.revision,
@@ -120,6 +124,22 @@ def content_shown(
         story=effect.effect_id,
         effect_id=effect.effect_id,
         attributes={**_about(visit, effect), "permit.fields": fields, "permit.reason": reason},
+    )
+
+
+def observed(visit: Visit, effect: Effect | None, *, count: int, **attributes: AttributeValue) -> Transition:
+    """Return the transition of a look at `count` effects of others; it is part of one's story where it is one."""
+    about = common(visit) if effect is None else effect_attributes(visit, effect)
+    return Transition(
+        name=TransitionName.OBSERVED,
+        story=visit.house.ledger.ledger_id if effect is None else effect.effect_id,
+        effect_id=None if effect is None else effect.effect_id,
+        attributes={
+            **about,
+            "permit.command": visit.command,
+            "permit.count": count,
+            **_dotted(attributes),
+        },
     )
 
 

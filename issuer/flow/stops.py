@@ -28,6 +28,9 @@ from policies import Directory
 VOIDED_MAX: Final = 64
 """How many effects one transaction moves to `revoked`; the next goes on with the rest."""
 
+_BY_HOST: Final = stop_name(StopKind.HOST, "")
+"""How the caller of an effect begins that a host asked for, and so the name of a stop of that host."""
+
 VOID: Final = "void"
 """The reason of an effect's end where a sweep, and not the command itself, found it void."""
 
@@ -52,7 +55,7 @@ def _concerns(view: View, house: House, effect: Effect) -> Iterator[_Concern]:
         stop_name(StopKind.ALL, ""),
         stop_name(StopKind.CLASS, effect.action_class),
         stop_name(StopKind.OPERATION, effect.operation),
-        stop_name(StopKind.HOST, effect.caller),
+        *([effect.caller] if effect.caller.startswith(_BY_HOST) else []),
         stop_name(StopKind.ACTOR, effect.actor),
         stop_name(StopKind.PERSON, effect.subject),
     ]

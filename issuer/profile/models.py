@@ -196,6 +196,9 @@ class Actor(Table):
 
     answers_to: Name = Field(description="The person whose actor it is.")
     groups: Distinct[Name] = Field(default=(), description="Groups that policies name.")
+    login: Login | None = Field(
+        default=None, description="How its calls are recognised, where it calls itself."
+    )
 
 
 class Host(Table):

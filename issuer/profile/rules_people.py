@@ -1,7 +1,7 @@
 """Rules of the profile's head, sinks, people, actors, hosts and registries: do the names they use exist?
 
 Rules: the zone is one of the IANA database; at least one sink is required in any mode (AUD-02: an empty
-list never means "all good"); one account is one caller (SEC-02), so no uid logs in two people or hosts; who
+list never means "all good"); one account is one caller (SEC-02), so no uid logs in two people, hosts or actors; who
 is named exists. Pure, except that the zone is looked up in the machine's database.
 `issuer/profile/rules_classes.py` comes next.
 """
@@ -88,6 +88,7 @@ def _login_problems(draft: Draft) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     logins = [("person", name, person.login) for name, person in draft.people.items()]
     logins += [("host", name, host.login) for name, host in draft.hosts.items()]
+    logins += [("actor", name, actor.login) for name, actor in draft.actors.items()]
     for section, name, login in logins:
         if login is None or login == "token":
             continue

@@ -45,9 +45,9 @@ UNSERVED: Final = (
         used_by=lambda profile: iter(("",) if profile.audit.checkpoint is not None else ()),
     ),
     Unserved(
-        pattern="host.*.login",
-        sentence="A host's login is not checked yet; every caller is the account that runs the command.",
-        used_by=lambda profile: (name for name, host in profile.hosts.items() if host.login is not None),
+        pattern="person.*.login",
+        sentence="A person has no token; the login of a person is an account.",
+        used_by=lambda profile: (name for name, one in profile.people.items() if one.login == "token"),
     ),
 )
 

@@ -217,7 +217,7 @@ class _Restore:
             sinks=sinks,
             retold=retold,
             profile=self._profile,
-            caller=local_caller(self._profile.people).name,
+            caller=local_caller(self._profile).name,
         )
 
     def _is_required(self, name: str) -> bool:

@@ -1,6 +1,7 @@
 """Acts of people: what Cedar is asked about openTask, observe, reconcile, acknowledge, revoke and activate (POL-01)."""
 
-from typing import get_args
+import dataclasses
+from typing import Any, get_args
 
 import pytest
 
@@ -115,10 +116,9 @@ unless { resource.subject == principal || !Person::"nobody".suspended };"""
     ],
 )
 def test_an_effect_of_something_that_is_declared_no_more_is_nobodys_to_act_on(
-    starter: Bundle, effect: dict[str, str]
+    starter: Bundle, effect: dict[str, Any]
 ) -> None:
-    known = {name: getattr(EFFECT, name) for name in EffectFact.__slots__}
-    decision = may_act(starter, DIRECTORY, act("alice", "acknowledge", EffectFact(**{**known, **effect})))
+    decision = may_act(starter, DIRECTORY, act("alice", "acknowledge", dataclasses.replace(EFFECT, **effect)))
     assert not decision.allowed
     assert [error.reason for error in decision.errors] == ["missing_entity"]
 
@@ -142,13 +142,18 @@ def test_an_act_is_asked_only_about_what_it_applies_to(action: str, effect: Effe
 @pytest.mark.spec("POL-01")
 def test_policies_see_whose_effect_it_is_its_state_class_and_the_command() -> None:
     only = bundle(
-        '@id("mine") permit (principal is Person, action == Action::"acknowledge", resource is Effect in Class::"payment")\n'
+        '@id("mine")\n'
+        'permit (principal is Person, action == Action::"acknowledge", resource is Effect in Class::"payment")\n'
         'when { resource.own && resource.state == "unknown" && context.command == "some-command" &&'
         " resource.subject == principal };"
     )
-    known = {name: getattr(EFFECT, name) for name in EffectFact.__slots__}
-    told = [{"own": True}, {}, {"own": True, "state": "admitted"}, {"own": True, "action_class": "release"}]
-    asked = [act("bob", "acknowledge", EffectFact(**{**known, **one})) for one in told]
+    told: list[dict[str, Any]] = [
+        {"own": True},
+        {},
+        {"own": True, "state": "admitted"},
+        {"own": True, "action_class": "release"},
+    ]
+    asked = [act("bob", "acknowledge", dataclasses.replace(EFFECT, **one)) for one in told]
     assert [may_act(only, DIRECTORY, one).allowed for one in asked] == [True, False, False, False]
 
 

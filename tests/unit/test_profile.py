@@ -301,7 +301,7 @@ def test_two_operations_that_differ_in_name_only_have_two_digests() -> None:
 @pytest.mark.spec("OPR-01", "OPR-03")
 def test_what_is_not_served_yet_is_named_key_by_key() -> None:
     profile = parsed()
-    everywhere = ("mode", "audit.sink.far", "audit.checkpoint", "host.desk.login", "host.shed.login")
+    everywhere = ("mode", "audit.sink.far", "audit.checkpoint", "person.yuki.login")
     assert unserved(profile, None) == everywhere
     assert unserved(profile, "pay") == everywhere
     assert unserved(profile, "remove") == everywhere
@@ -311,7 +311,7 @@ def test_what_is_not_served_yet_is_named_key_by_key() -> None:
     with pytest.raises(KeyError):
         unserved(profile, "nothing")
     with pytest.raises(KeyError):
-        unserved_reason("person.kenji.login")
+        unserved_reason("person.kenji.key")
 
 
 def test_a_profile_is_loaded_from_disk_with_the_registry_beside_it(tmp_path: Path) -> None:

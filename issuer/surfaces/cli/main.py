@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
+from issuer.surfaces.cli.keys import keys_group
 from issuer.surfaces.cli.options import (
     Settings,
     common,
     payload_bytes,
     settings_of,
+    signable,
     whole_pairs,
 )
 from issuer.surfaces.cli.reconciling import acknowledge, reconcile
 from issuer.surfaces.cli.revisions import activate, revisions
-from issuer.surfaces.cli.revoking import actor_group, freeze, person_group, revoke, thaw
+from issuer.surfaces.cli.revoking import actor_group, freeze, host_group, person_group, revoke, thaw
 from issuer.surfaces.cli.running import run_with_issuer, trouble
 from issuer.surfaces.cli.tasks import task_group
 from issuer.wire.codes import Exit
@@ -87,7 +90,7 @@ def doctor(settings: Settings, as_whom: str | None) -> None:
 @click.option("--payload", metavar="FILE|-", help="The payload as JSON; - reads standard input.")
 @click.option("--request-key", help="The same key and content find the same effect.")
 @click.option("--invocation", help="The open invocation that it is part of. [default: one of its own]")
-@click.option("--wait", help="How long to wait for an approval.")
+@click.option("--wait", metavar="TIME", help="Wait for people's answer, at most so long, such as 30m.")
 @click.option("--hold", is_flag=True, help="Prepare and show only; request EFFECT takes it further.")
 @common
 def request(
@@ -290,6 +293,7 @@ def ledger_restore(settings: Settings, file: Path) -> None:
 
 @ledger.command("collect")
 @click.option("--early", is_flag=True, help="Also what would be kept longer, only to be looked at.")
+@signable
 @common
 def ledger_collect(settings: Settings, early: bool) -> None:
     """Turn what is over into tombstones. What is unresolved or live is never touched; permits stay spent."""
@@ -304,6 +308,7 @@ def ledger_clock(settings: Settings) -> None:
 
 
 @ledger_clock.command("accept")
+@signable
 @common
 def clock_accept(settings: Settings) -> None:
     """Believe the clock as it reads now; what was prepared in a time that never was ends."""
@@ -312,16 +317,23 @@ def clock_accept(settings: Settings) -> None:
 
 group.add_command(activate)
 group.add_command(revisions)
+group.add_command(approvals)
+group.add_command(statement)
+group.add_command(approve)
+group.add_command(decline)
+group.add_command(withdraw)
 group.add_command(reconcile)
 group.add_command(acknowledge)
 group.add_command(revoke)
 group.add_command(freeze)
 group.add_command(thaw)
 group.add_command(person_group)
-group.add_command(actor_group)
 group.add_command(task_group)
+group.add_command(host_group)
+group.add_command(actor_group)
 group.add_command(invocation_group)
 group.add_command(obligation_group)
+group.add_command(keys_group)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:

@@ -1,12 +1,13 @@
-"""What every command understands: `--profile` and `--json`, before or after the subcommand; and how values are read."""
+"""What every command understands, before or after the subcommand: `--profile`, `--token`, `--json`; and values."""
 
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 
 import click
 
@@ -18,18 +19,41 @@ if TYPE_CHECKING:
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
 """Bytes read of a payload file: beyond the bound that the reader itself names, so that its refusal is the one told."""
 
+TOKEN_FILE_ENV: Final = "ISSUER_TOKEN_FILE"  # noqa: S105 - where the path of one is read, not a credential
+
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,6})(s|m|h|d)\Z")
 _UNIT_MS: Final[Mapping[str, int]] = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TASK_HOURS: Final = "24h"
 P = ParamSpec("P")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActOptions:
+    """What was typed about a signature: whose act it is, and how it is or was signed."""
+
+    person: str | None = None
+    key: Path | None = None
+    statement: bool = False
+    signature: Path | None = None
+    statement_file: Path | None = None
+
+
+NOT_SIGNED: Final = ActOptions()
+
+
 @dataclass(slots=True, kw_only=True)
 class Settings:
-    """The options that every command has."""
+    """The options that every command has, and those of an act where one is signed."""
 
     profile: Path | None = None
     as_json: bool = False
+    token: str | None = None
+    act: ActOptions = NOT_SIGNED
+
+    @property
+    def token_source(self) -> str | None:
+        """Where a host's or actor's token is read: `--token`, else the variable; None where the account calls."""
+        return self.token or os.environ.get(TOKEN_FILE_ENV) or None
 
     @property
     def profile_path(self) -> Path:
@@ -43,9 +67,10 @@ def settings_of(context: click.Context) -> Settings:
 
 
 def common(function: Callable[Concatenate[Settings, P], None]) -> Callable[P, None]:
-    """Give a command `--profile` and `--json`, and hand it the settings first."""
+    """Give a command `--profile`, `--token` and `--json`, and hand it the settings first."""
 
     @click.option("--profile", "profile_", type=click.Path(path_type=Path), help="The owner's profile.")
+    @click.option("--token", "token_", metavar="FILE|-", help="Call as the host or actor of this token.")
     @click.option("--json", "json_", is_flag=True, help="Print exactly one JSON object.")
     @click.pass_context
     @functools.wraps(function)
@@ -53,16 +78,44 @@ def common(function: Callable[Concatenate[Settings, P], None]) -> Callable[P, No
         context: click.Context,
         /,
         profile_: Path | None,
+        token_: str | None,
         json_: bool,
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
         settings = settings_of(context)
         settings.profile = profile_ or settings.profile
+        settings.token = token_ or settings.token
         settings.as_json = json_ or settings.as_json
         function(settings, *args, **kwargs)
 
     return wrapped  # type: ignore[return-value]  # click adds the parameters that it takes away
+
+
+def signable(function: Callable[P, None]) -> Callable[P, None]:
+    """Give an owner's or operator's command the options of a signature, and put them into the settings."""
+    path = click.Path(path_type=Path, dir_okay=False)
+
+    @click.option(
+        "--as", "person_", metavar="PERSON", help="Whose act it is, signed with --key or --signature."
+    )
+    @click.option("--key", "key_", type=path, help="The person's OpenSSH key: sign at once.")
+    @click.option("--statement", "statement_", is_flag=True, help="Print what has to be signed; do nothing.")
+    @click.option("--signature", "signature_", type=path, help="The signature over --statement-file.")
+    @click.option("--statement-file", "statement_file_", type=path, help="The statement that was signed.")
+    @click.pass_context
+    @functools.wraps(function)
+    def wrapped(
+        context: click.Context,
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        said: dict[str, Any] = {name: kwargs.pop(f"{name}_") for name in ActOptions.__slots__}
+        settings_of(context).act = ActOptions(**said)
+        function(*args, **kwargs)
+
+    return wrapped
 
 
 def payload_bytes(source: str) -> bytes:
@@ -135,6 +188,14 @@ def count_pairs(texts: Sequence[str], option: str) -> dict[str, int | str] | Non
             raise click.UsageError(f"{option} names {name} twice.")
         counts[name] = value if value == "inherit" else _whole(value, option)
     return counts or None
+
+
+def duration_ms(text: str, option: str) -> int:
+    """Return a duration such as `30m` in milliseconds."""
+    duration = _DURATION.match(text)
+    if duration is None:
+        raise click.UsageError(f"{option} is a duration such as 30s, 30m or 8h.")
+    return int(duration[1]) * _UNIT_MS[duration[2]]
 
 
 def expiry_ms(text: str | None, option: str = "--expires") -> "InstantMs":

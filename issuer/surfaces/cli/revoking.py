@@ -1,14 +1,14 @@
-"""`revoke`, `freeze`, `thaw`, and `person|actor suspend|resume` on the command line (ADM-05).
+"""`revoke`, `freeze`, `thaw`, `person|actor suspend|resume`, `host|actor token` as they are typed (ADM-05, SEC-02).
 
-Nothing is decided here. Next: `issuer.commands.revoking` and `issuer.commands.freezing`.
+Nothing is decided here. Next: `issuer.commands.revoking`, `issuer.commands.freezing`, `issuer.commands.credentials`.
 """
 
 import click
 
-from issuer.surfaces.cli.options import Settings, common
+from issuer.surfaces.cli.options import Settings, common, signable
 from issuer.surfaces.cli.running import run_with_issuer
 
-__all__ = ["actor_group", "freeze", "person_group", "revoke", "thaw"]
+__all__ = ["actor_group", "freeze", "host_group", "person_group", "revoke", "thaw"]
 
 _REASONS = ["compromised", "mistaken", "superseded", "left", "other"]
 _reason = click.option(
@@ -21,6 +21,7 @@ _reason = click.option(
 @click.argument("name", required=False, metavar="[ID|NAME]")
 @click.argument("person", required=False, metavar="[PERSON]")
 @_reason
+@signable
 @common
 def revoke(settings: Settings, kind: str, name: str | None, person: str | None, reason: str) -> None:
     """Revoke for good. KIND is permit, effect, task, key, person, actor, host, operation, class or all.
@@ -45,10 +46,27 @@ def freeze(settings: Settings, kind: str, name: str | None, reason: str) -> None
 @click.argument("kind", default="all", metavar="[KIND]")
 @click.argument("name", required=False, metavar="[NAME]")
 @_reason
+@signable
 @common
 def thaw(settings: Settings, kind: str, name: str | None, reason: str) -> None:
     """Take a freeze back, or let new effects be made of what was revoked. What was revoked stays void."""
     run_with_issuer(settings, lambda issuer: issuer.thaw(kind, name, reason=reason))
+
+
+@click.group("host")
+@common
+def host_group(settings: Settings) -> None:
+    """Credentials of hosts: programs that ask for permits."""
+    del settings
+
+
+@host_group.command("token")
+@click.argument("name")
+@signable
+@common
+def host_token(settings: Settings, name: str) -> None:
+    """Make the credential of host NAME. It is shown once; the one before is void."""
+    run_with_issuer(settings, lambda issuer: issuer.host_token(name))
 
 
 @click.group("person")
@@ -61,7 +79,7 @@ def person_group(settings: Settings) -> None:
 @click.group("actor")
 @common
 def actor_group(settings: Settings) -> None:
-    """Suspend actors, and take that back."""
+    """Suspend actors, take that back, and make credentials of actors that call by themselves."""
     del settings
 
 
@@ -77,10 +95,20 @@ def person_suspend(settings: Settings, name: str, reason: str) -> None:
 @person_group.command("resume")
 @click.argument("name")
 @_reason
+@signable
 @common
 def person_resume(settings: Settings, name: str, reason: str) -> None:
     """Take the suspension of the person NAME back."""
     run_with_issuer(settings, lambda issuer: issuer.resume("person", name, reason=reason))
+
+
+@actor_group.command("token")
+@click.argument("name")
+@signable
+@common
+def actor_token(settings: Settings, name: str) -> None:
+    """Make the credential of actor NAME. It is shown once; the one before is void."""
+    run_with_issuer(settings, lambda issuer: issuer.actor_token(name))
 
 
 @actor_group.command("suspend")
@@ -95,6 +123,7 @@ def actor_suspend(settings: Settings, name: str, reason: str) -> None:
 @actor_group.command("resume")
 @click.argument("name")
 @_reason
+@signable
 @common
 def actor_resume(settings: Settings, name: str, reason: str) -> None:
     """Take the suspension of the actor NAME back."""

@@ -1,5 +1,6 @@
 """Opening an issuer for one command, and turning everything that can go wrong into one sentence and an exit code."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +62,9 @@ def run_with_profile(settings: Settings, run: "Callable[[Path], Answer]") -> Non
     def ran() -> int:
         if not settings.profile_path.exists():
             return _no_profile(settings)
+        if settings.token_source is not None:
+            say = "A host or an actor may not do that."
+            return trouble("forbidden", say, as_json=settings.as_json)
         answer = run(settings.profile_path)
         show(answer, as_json=settings.as_json)
         return int(answer.exit)
@@ -73,23 +77,44 @@ def _no_profile(settings: Settings) -> int:
     return trouble("malformed", say, as_json=settings.as_json)
 
 
+def _show_statement(statement: str, *, as_json: bool) -> int:
+    """Print what has to be signed, byte for byte, and nothing else."""
+    text = json.dumps({"statement": statement}) + "\n" if as_json else statement
+    click.echo(text, nl=False)
+    return int(Exit.DONE)
+
+
 def run_with_issuer(
-    settings: Settings, run: "Callable[[Issuer], Answer]", *, reading: bool = False, notes: bool = False
+    settings: Settings,
+    run: "Callable[[Issuer], Answer]",
+    *,
+    reading: bool = False,
+    raw: str = "",
+    notes: bool = False,
 ) -> None:
     """Open the issuer of the profile in force, run one command, show its answer and exit with its code.
 
+    Where the answer has a further fact of the name `raw`, that text is printed alone, byte for byte, but with `--json`.
     With `notes`, people are told on standard error where files on disk are not what was decided by.
     """
 
     def opened() -> int:
         from issuer.api import Issuer
+        from issuer.surfaces.cli.acting import as_signed, statement_of
+        from issuer.tokens import token_of
 
         if not settings.profile_path.exists():
             return _no_profile(settings)
-        with Issuer.open(settings.profile_path, reading=reading) as issuer:
-            answer = run(issuer)
+        token = token_of(settings.token_source)
+        with Issuer.open(settings.profile_path, reading=reading, token=token) as issuer:
+            if settings.act.statement:
+                return _show_statement(statement_of(issuer, run, settings.act), as_json=settings.as_json)
+            answer = run(as_signed(issuer, run, settings.act))
             # Shown before anything is let go of: trouble in closing must not lose the answer of a send.
-            show(answer, as_json=settings.as_json)
+            if raw in answer.more and not settings.as_json:
+                click.echo(str(answer.more[raw]), nl=False)
+            else:
+                show(answer, as_json=settings.as_json)
             if notes and not settings.as_json:
                 _note_draft(issuer)
         return int(answer.exit)

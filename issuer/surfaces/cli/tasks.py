@@ -5,7 +5,7 @@ Nothing is decided here. Next: `issuer.commands.tasks`, `task_changes` and `task
 
 import click
 
-from issuer.surfaces.cli.options import Settings, budget_pairs, common, count_pairs, whole_pairs
+from issuer.surfaces.cli.options import Settings, budget_pairs, common, count_pairs, signable, whole_pairs
 from issuer.surfaces.cli.running import run_with_issuer
 
 __all__ = ["task_group"]
@@ -50,6 +50,7 @@ def task_group(settings: Settings) -> None:
 @click.option(
     "--expires", help="When it ends: a time with an offset, or a duration such as 8h. [default: 24h]"
 )
+@signable
 @common
 def task_open(
     settings: Settings,
@@ -66,6 +67,7 @@ def task_open(
     """Open the task NAME."""
     from issuer.surfaces.cli.options import expiry_ms
 
+    until = expiry_ms(expires)  # once, so that what is signed is what is then done
     run_with_issuer(
         settings,
         lambda issuer: issuer.task_open(
@@ -77,7 +79,7 @@ def task_open(
             classes=count_pairs(classes, "--class"),
             operations=count_pairs(operations, "--operation"),
             resources=count_pairs(resources, "--resource"),
-            expires_ms=expiry_ms(expires),
+            expires_ms=until,
         ),
     )
 
@@ -99,6 +101,7 @@ def task_list(settings: Settings) -> None:
 
 @task_group.command("close")
 @click.argument("name")
+@signable
 @common
 def task_close(settings: Settings, name: str) -> None:
     """Close the task NAME for good: it admits nothing more."""
@@ -108,6 +111,7 @@ def task_close(settings: Settings, name: str) -> None:
 @task_group.command("grant")
 @click.argument("name")
 @click.option("--budget", "budget", multiple=True, required=True, metavar="UNIT=AMOUNT", help="What to add.")
+@signable
 @common
 def task_grant(settings: Settings, name: str, budget: tuple[str, ...]) -> None:
     """Add to the ceilings of the task NAME; no task above it may have less."""
@@ -119,6 +123,7 @@ def task_grant(settings: Settings, name: str, budget: tuple[str, ...]) -> None:
 @click.option(
     "--budget", "budget", multiple=True, required=True, metavar="UNIT=AMOUNT", help="The ceiling from now on."
 )
+@signable
 @common
 def task_lower(settings: Settings, name: str, budget: tuple[str, ...]) -> None:
     """Lower the ceilings of the task NAME; below what is used, it blocks until usage is under it."""
@@ -135,6 +140,7 @@ def task_freeze(settings: Settings, name: str) -> None:
 
 @task_group.command("thaw")
 @click.argument("name")
+@signable
 @common
 def task_thaw(settings: Settings, name: str) -> None:
     """Open the frozen task NAME again; a permit that is still in time can be used."""
@@ -144,6 +150,7 @@ def task_thaw(settings: Settings, name: str) -> None:
 @task_group.command("accept-overrun")
 @click.argument("name")
 @click.option("--unit", metavar="UNIT", help="Only in this unit. [default: in each]")
+@signable
 @common
 def task_accept_overrun(settings: Settings, name: str, unit: str | None) -> None:
     """Count the overrun of the task NAME as spent, so that it blocks there no more."""

@@ -17,6 +17,7 @@ from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.commands.task_scope import ScopeAsk
 from issuer.commands.tasks import NewTask
+from issuer.drafts import differing_files
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
 from issuer.handle import Handle
@@ -383,6 +384,11 @@ class Issuer(Handle):
     def timeline(self, effect: str) -> Answer:
         """Show the whole story of one effect."""
         return self._done("audit-timeline", lambda visit: commands.timeline_of(visit, effect))
+
+    def draft(self) -> tuple[str, ...]:
+        """Return the names of the owner's files on disk that are not as in the revision in force (POL-07)."""
+        house = self._current()
+        return differing_files(Places(Path(house.profile.where)), house.revision)
 
     def host_token(self, name: str) -> Answer:
         """Make a host's credential, shown once in `more.token`; the one before is void (SEC-02)."""

@@ -164,6 +164,14 @@ def _named_credentials(profile: Profile) -> frozenset[str]:
     return frozenset(name for operation in profile.operations.values() for name in operation.credentials)
 
 
+def _proven_sinks(places: Places, ring: KeyRing, ledger: Ledger, profile: Profile) -> tuple[Sink, ...]:
+    """Check the ledger where that is due, and hold it against its sinks; return those."""
+    check_at_start(places, ring, ledger)
+    sinks = registered_sinks(profile, ledger)
+    refuse_behind_sinks(places, sinks, ledger)
+    return sinks
+
+
 def open_house(
     profile_path: Path,
     *,
@@ -191,6 +199,7 @@ def open_house(
     ballast = Ballast(places.ledger)
     opened = partial(open_ledger, places, ring, clock=clock, uptime=uptime, recorder=recorder)
     open_anew = partial(opened, observe=observe, tolerant=reading)
+    resigned = partial(signed_anew, places=places, ring=ring, recorder=recorder)
     ledger = _opened(open_anew, ballast)
     try:
         revision, terms = opening_terms(places, ledger, reading=reading, adapters=adapters)
@@ -198,9 +207,7 @@ def open_house(
         ledger.noise_bytes_max = profile.ledger.capacity.noise_bytes_max
         if not reading:
             seal_credentials(places.credentials, ring, _named_credentials(profile))
-        check_at_start(places, ring, ledger)
-        own_sinks = registered_sinks(profile, ledger)
-        refuse_behind_sinks(places, own_sinks, ledger)
+        own_sinks = _proven_sinks(places, ring, ledger, profile)
         return House(
             places=places,
             profile=profile,
@@ -216,15 +223,7 @@ def open_house(
             instance=Instance(places.instances, new_instance()),
             ballast=ballast,
             open_anew=open_anew,
-            resign=partial(
-                signed_anew,
-                places=places,
-                ring=ring,
-                recorder=recorder,
-                clock=clock,
-                uptime=_uptime_beside(clock, uptime),
-                observe=observe,
-            ),
+            resign=partial(resigned, clock=clock, uptime=_uptime_beside(clock, uptime), observe=observe),
             now=clock,
             observe=observe,
             late_bundle=cache(partial(late_policies, profile, places, revision)) if reading else None,

@@ -99,7 +99,6 @@ class SqliteLedger:
         self._uptime = uptime
         self._observe = observer
         self.noise_bytes_max = noise_bytes_max
-        """From how many bytes on the trail takes no refusal directly after another; an owner may say so later."""
         self._pid = os.getpid()
         self._dead: str | None = None
         self._uncertain = False

@@ -87,7 +87,7 @@ def test_a_replayed_effect_shows_what_it_was_and_where_the_sink_tells_of_it(made
         assert record[name] == earlier[name]  # type: ignore[index]
     (evidence,) = record["evidence"]  # type: ignore[index]
     assert evidence["class"] == "none"
-    assert evidence["reference"] == "admitted at local 1.10, succeeded at local 1.11"
+    assert evidence["reference"] == "admitted at local 1.11, succeeded at local 1.12"
     assert len(lines) == 1  # type: ignore[arg-type]
 
 

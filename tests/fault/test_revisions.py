@@ -13,13 +13,15 @@ from issuer.places import Places
 from issuer.profile import ProfileRefused
 from issuer.revised import in_force
 from issuer.revisions import NO_REVISION, forget_snapshots, load_snapshot, read_draft, stored_revisions
-from ledger.errors import LedgerUnavailable
+from ledger.errors import LedgerCorrupt, LedgerUnavailable
 from tests.support.cases import books
 from tests.support.issuers import STANDARD_POLICY, Made, permitted, refund, standard_issuer
+from tests.support.ledgers import without_guards
 from tests.support.racing import Child
 from tests.support.restoring import published, restored, saved
 from tests.support.revised import activated, demand_one_revision, rewritten, spans_of
 from tests.support.service import Service, answer
+from tests.support.shell import issuer_here
 
 NEVER = '@id("never") forbid (principal, action in Action::"permit", resource);\n'
 
@@ -265,6 +267,56 @@ def test_old_copies_go_but_none_that_an_effect_still_rests_on(made: Made) -> Non
     forget_snapshots(places, needed, keep=1)
     assert set(stored_revisions(places)) == {first, third}
     assert second not in stored_revisions(places)
+
+
+@pytest.mark.spec("POL-07", "SUR-03")
+def test_people_are_told_that_a_file_is_a_draft_and_doctor_says_whether_it_could_serve(made: Made) -> None:
+    asking = ("request", "refund", "--task", "t1", "--actor", "agent-7", "--payload", "-")
+    asked = issuer_here(*asking, at=made.folder, stdin=b'{"order": "o-1", "amount": 1}')
+    assert (asked.exit, asked.err) == (0, "")
+    rewritten(made.folder / "policies" / "policies.cedar", STANDARD_POLICY + NEVER)
+    asked = issuer_here(*asking, at=made.folder, stdin=b'{"order": "o-2", "amount": 1}')
+    assert asked.exit == 0
+    assert asked.err.startswith("note: policies/policies.cedar differs from what is in force")
+    assert issuer_here(*asking, "--json", at=made.folder, stdin=b'{"order": "o-3", "amount": 1}').err == ""
+    assert "on disk these differ: policies/policies.cedar" in issuer_here("doctor", at=made.folder).out
+    for path, text in ((made.folder / "policies" / "policies.cedar", STANDARD_POLICY), (made.profile, "x")):
+        rewritten(path, text)
+    assert "could not be activated" in issuer_here("doctor", at=made.folder).out
+    told = issuer_here("activate", "--json", at=made.folder)
+    assert (told.exit, told.code) == (2, "malformed")
+
+
+@pytest.mark.spec("POL-07", "EFF-12")
+def test_the_digest_is_that_of_every_file_that_the_profile_names(tmp_path: Path, service: Service) -> None:
+    folder = tmp_path / "f0"
+    folder.mkdir()
+    (folder / "vendors.csv").write_text("id,iban\nacme,DE1\n", encoding="utf-8")
+    registry = '[registry.vendors]\nfile = "vendors.csv"\nkey = "id"\nfields = ["iban"]\n[class.refund]'
+    made = standard_issuer(folder, port=service.port, changes={"[class.refund]": registry})
+    with made.open() as issuer:
+        first = active(issuer)
+        assert rows(issuer)[0]["files"] == ["policies/policies.cedar", "profile.toml", "vendors.csv"]
+    (folder / "vendors.csv").write_text("id,iban\nacme,DE2\n", encoding="utf-8")
+    second = activated(made.profile)
+    with made.open() as issuer:
+        assert issuer._house.profile.registries["vendors"].rows["acme"]["iban"] == "DE2"
+    (folder / "vendors.csv").unlink()
+    activated(made.profile, first)
+    with made.open() as issuer:
+        assert issuer._house.profile.registries["vendors"].rows["acme"]["iban"] == "DE1"
+    assert first != second
+
+
+@pytest.mark.spec("POL-07", "LED-06")
+def test_a_first_revision_is_only_taken_where_there_never_was_one(made: Made) -> None:
+    with made.open() as issuer:
+        revision = active(issuer)
+    without_guards(made.ledger, "DELETE FROM rulings")
+    with pytest.raises(LedgerCorrupt):
+        made.open()
+    with made.open(reading=True) as issuer:
+        assert [row["revision"] for row in rows(issuer)] == [revision]
 
 
 @pytest.mark.spec("AUD-09")

@@ -122,6 +122,7 @@ def request(
             wait=wait,
             hold=hold,
         ),
+        notes=True,
     )
 
 
@@ -141,6 +142,7 @@ def commit(settings: Settings, effect: str, payload: str | None, task: str | Non
             task=task,
             actor=actor,
         ),
+        notes=True,
     )
 
 

@@ -85,11 +85,17 @@ def _show_statement(statement: str, *, as_json: bool) -> int:
 
 
 def run_with_issuer(
-    settings: Settings, run: "Callable[[Issuer], Answer]", *, reading: bool = False, raw: str = ""
+    settings: Settings,
+    run: "Callable[[Issuer], Answer]",
+    *,
+    reading: bool = False,
+    raw: str = "",
+    notes: bool = False,
 ) -> None:
     """Open the issuer of the profile in force, run one command, show its answer and exit with its code.
 
     Where the answer has a further fact of the name `raw`, that text is printed alone, byte for byte, but with `--json`.
+    With `notes`, people are told on standard error where files on disk are not what was decided by.
     """
 
     def opened() -> int:
@@ -109,6 +115,20 @@ def run_with_issuer(
                 click.echo(str(answer.more[raw]), nl=False)
             else:
                 show(answer, as_json=settings.as_json)
+            if notes and not settings.as_json:
+                _note_draft(issuer)
         return int(answer.exit)
 
     sys.exit(explained(opened, as_json=settings.as_json) or int(Exit.DONE))
+
+
+def _note_draft(issuer: "Issuer") -> None:
+    """Say in one line which files are a draft that is not in force (POL-07)."""
+    from issuer.surfaces.cli.output import plain_text
+
+    differing = issuer.draft()
+    if differing:
+        more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+        what = "differs" if len(differing) == 1 else "differ"
+        note = f"note: {differing[0]}{more} {what} from what is in force; `issuer activate` puts it there"
+        click.echo(plain_text(note), err=True)

@@ -8,7 +8,7 @@ from audit.delivery import Delivery
 from audit.errors import AuditUnavailable, NoRequiredSink, SinkAhead, SinkUnavailable
 from audit.sinks.jsonl import JsonlSink, create
 from audit.sinks.port import Acknowledged, LedgerSpans, Sink, SinkExpectation, SpanSource
-from audit.timeline import TimelineEntry, readable_line, timeline
+from audit.timeline import TimelineEntry, entry_of, readable_line, timeline
 
 __all__ = [
     "Acknowledged",
@@ -24,6 +24,7 @@ __all__ = [
     "SpanSource",
     "TimelineEntry",
     "create",
+    "entry_of",
     "readable_line",
     "timeline",
 ]

@@ -17,7 +17,7 @@ from ledger.model import AttributeValue, InstantMs, SpanRow
 from ledger.port import View
 from ledger.tree import leaf_hash
 
-__all__ = ["TimelineEntry", "readable_line", "timeline"]
+__all__ = ["TimelineEntry", "entry_of", "readable_line", "timeline"]
 
 NS_PER_MS: Final = 1_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,6 +50,15 @@ def timeline(view: View, story: str) -> tuple[TimelineEntry, ...]:
         LedgerCorrupt: `span_unreadable` or `span_differs`: a row is not what was recorded.
     """
     return tuple(_entry(row, story) for row in view.story(story))
+
+
+def entry_of(row: SpanRow) -> TimelineEntry:
+    """Return one span, whichever story it is in.
+
+    Raises:
+        LedgerCorrupt: as `timeline`.
+    """
+    return _entry(row, row.story)
 
 
 def readable_line(entry: TimelineEntry) -> str:

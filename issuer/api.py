@@ -4,150 +4,28 @@ A no is an answer, never an exception; what is raised is a fault in setting up. 
 threads, and must be opened anew in a forked child.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Self
+from types import MappingProxyType
+from typing import Final
 
-from audit import Sink
 from issuer import commands
-from issuer.caller import Caller, local_caller
-from issuer.clock import now_ms
-from issuer.closing import let_go
 from issuer.commands.task_scope import ScopeAsk
-from issuer.commands.tasks import NewTask
-from issuer.errors import SetupError
+from issuer.commands.tasks import NewTask, said_of
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
-from issuer.flow.signed_act import act_statement, with_signature
-from issuer.house import House, SignedText, Visit
+from issuer.handle import Handle
 from issuer.operations.admitted_code import Factory
 from issuer.places import Places
-from issuer.terms import CurrentTerms, look_at_terms
-from issuer.tokens import presented_caller, read_token
 from issuer.wire import Answer
-from issuer.wiring import open_house, span_recorder
-from ledger.model import InstantMs, LedgerId
-from ledger.port import SpanRecorder
-from ledger.timekeeping import Uptime
+from ledger.model import InstantMs
+
+TURNS_MAX: Final = 3
+"""How often a command is run where the owner activates a revision under it each time."""
 
 
-class _StatedInstead(Exception):  # noqa: N818 - ends a command where its statement was wanted
-    def __init__(self, statement: str) -> None:
-        super().__init__()
-        self.statement = statement
-
-
-class Issuer:
+class Issuer(Handle):
     """One open issuer and who calls it: the account of this process, or a host or actor by its token."""
-
-    def __init__(
-        self,
-        house: House,
-        caller: Caller,
-        current: Callable[[], House],
-        *,
-        token: str | None = None,
-        text: SignedText | None = None,
-        stated_by: str | None = None,
-    ) -> None:
-        """Use `Issuer.open`; `current` gives the house under the terms in force.
-
-        With `token` the caller is whoever that belongs to, under the profile that is then in force.
-        """
-        self._house = house
-        self._caller = caller
-        self._token = token
-        self._current = current
-        self._text = text
-        self._stated_by = stated_by
-
-    @classmethod
-    def open(
-        cls,
-        profile: str | Path,
-        *,
-        clock: Callable[[], InstantMs] = now_ms,
-        uptime: Callable[[], Uptime] | None = None,
-        recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
-        observe: Callable[[str], None] = lambda _step: None,
-        further_sinks: Sequence[Sink] = (),
-        adapters: Mapping[str, Factory] = MappingProxyType({}),
-        reading: bool = False,
-        token: str | None = None,
-    ) -> Self:
-        """Open the issuer whose profile is at `profile`.
-
-        `clock`, `uptime`, `recorder`, `observe` and `further_sinks` are for embedding hosts and tests: the time in
-        milliseconds, the time since the machine began (by itself it goes with the machine's own clock), the maker of
-        spans, who is told each numbered step, and sinks beside the profile's own. `adapters` are makers of adapters, by
-        name, for operations with `python`; each is held to the admitted digest, as an installed one is (OPR-02).
-
-        With `reading` it is opened to look at what is on record: nothing is permitted, and broken policies are no
-        obstacle. With `token` whoever it belongs to calls; whether it counts is asked at each command (SEC-02).
-
-        Raises:
-            ProfileRefused, BundleRefused, EngineUnfit, SetupError, Fault: it cannot be used; nothing was changed.
-        """
-        places = Places(Path(profile).absolute())
-        seen = look_at_terms(places)
-        house = open_house(
-            Path(profile),
-            clock=clock,
-            uptime=uptime,
-            recorder=recorder,
-            observe=observe,
-            further_sinks=further_sinks,
-            adapters=adapters,
-            reading=reading,
-        )
-        current = (lambda: house) if reading else CurrentTerms(house, places, seen, adapters).house
-        return cls(house, local_caller(house.profile), current, token=token)
-
-    def as_caller(self, *, token: str) -> Self:
-        """Return another handle on this issuer, for whoever `token` belongs to; closing either closes both."""
-        return type(self)(self._house, self._caller, self._current, token=token)
-
-    def signed(self, signature: str, statement: str) -> Self:
-        """Return a handle for one act that a person signed: `issuer.signed(signature, statement).task_close("t1")`.
-
-        `statement` is the whole text that `act_statement` or `stated` gave, `signature` the armored text of
-        `ssh-keygen -Y sign -n permit-issuer`. It is good for that command with those arguments, once.
-        """
-        text = SignedText(signature=signature, statement=statement)
-        return type(self)(self._house, self._caller, self._current, token=self._token, text=text)
-
-    def act_statement(self, command: str, arguments: Mapping[str, object], person: str) -> str:
-        """Return what `person` signs for `command` (as refusals name it) with `arguments`, good for ten minutes.
-
-        Raises:
-            RefusedError: the profile has no such person.
-            Malformed: an argument has no canonical form.
-        """
-        return act_statement(self._current(), command, arguments, person)
-
-    def stated(self, person: str, call: Callable[[Self], object]) -> str:
-        """Return what `person` signs for the one command that `call` gives; nothing of it is carried out.
-
-        Raises:
-            RefusedError: the profile has no such person.
-            SetupError: `call` gives no command.
-        """
-        try:
-            call(type(self)(self._house, self._caller, self._current, stated_by=person))
-        except _StatedInstead as stated:
-            return stated.statement
-        raise SetupError("no_command", "There is no command to sign.")
-
-    def _visit(self, command: str, **arguments: object) -> Visit:
-        house = self._current()
-        if self._stated_by is not None:
-            raise _StatedInstead(act_statement(house, command, arguments, self._stated_by))
-        caller, token = self._caller, self._token
-        if token is not None:
-            caller = presented_caller(house.profile, read_token(token))
-        visit = Visit(house=house, caller=caller, command=command)
-        return visit if self._text is None else with_signature(visit, self._text, arguments)
 
     @property
     def name(self) -> str:
@@ -182,18 +60,6 @@ class Issuer:
         `classes`, `operations` and `resources` (each `Type:id`) name what may be done in it, and how many admissions of
         each, or `inherit` (BUD-06). A root names its classes; a child that says nothing of a kind has its parent's.
         """
-        visit = self._visit(
-            "task-open",
-            name=name,
-            budget=budget,
-            expires_ms=expires_ms,
-            parent=parent,
-            subject=subject,
-            actors=actors,
-            classes=classes,
-            operations=operations,
-            resources=resources,
-        )
         ask = NewTask(
             name=name,
             parent=parent,
@@ -203,48 +69,57 @@ class Issuer:
             expires_ms=expires_ms,
             scope=ScopeAsk(classes=classes, operations=operations, resources=resources),
         )
-        return commands.task_open(visit, ask)
+        return self._done("task-open", lambda visit: commands.task_open(visit, ask), **said_of(ask))
 
     def clock_accept(self) -> Answer:
         """Believe the clock as it reads now, after it ran behind or jumped ahead (PER-03)."""
-        return commands.clock_accept(self._visit("clock-accept"))
+        return self._done("clock-accept", commands.clock_accept)
 
     def ledger_collect(self, *, early: bool = False) -> Answer:
         """Turn what is over into tombstones; with `early` also what would be kept longer to be looked at (LED-02)."""
-        return commands.ledger_collect(self._visit("ledger-collect", early=early), early=early)
+        return self._done(
+            "ledger-collect", lambda visit: commands.ledger_collect(visit, early=early), early=early
+        )
 
     def task_show(self, name: str) -> Answer:
         """Show one task with its budget."""
-        return commands.task_show(self._visit("task-show", name=name), name)
+        return self._done("task-show", lambda visit: commands.task_show(visit, name), name=name)
 
     def task_list(self) -> Answer:
         """List every task."""
-        return commands.task_list(self._visit("task-list"))
+        return self._done("task-list", commands.task_list)
 
     def task_close(self, name: str) -> Answer:
         """Close a task for good."""
-        return commands.task_close(self._visit("task-close", name=name), name)
+        return self._done("task-close", lambda visit: commands.task_close(visit, name), name=name)
 
     def task_freeze(self, name: str) -> Answer:
         """Freeze a task: it and all below it admit nothing until it is thawed."""
-        return commands.task_freeze(self._visit("task-freeze", name=name), name)
+        return self._done("task-freeze", lambda visit: commands.task_freeze(visit, name), name=name)
 
     def task_thaw(self, name: str) -> Answer:
         """Open a frozen task again."""
-        return commands.task_thaw(self._visit("task-thaw", name=name), name)
+        return self._done("task-thaw", lambda visit: commands.task_thaw(visit, name), name=name)
 
     def task_grant(self, name: str, *, budget: Mapping[str, int]) -> Answer:
         """Add to a task's own ceilings."""
-        return commands.task_grant(self._visit("task-grant", name=name, budget=budget), name, budget)
+        return self._done(
+            "task-grant", lambda visit: commands.task_grant(visit, name, budget), name=name, budget=budget
+        )
 
     def task_lower(self, name: str, *, budget: Mapping[str, int]) -> Answer:
         """Lower a task's own ceilings to what is given, be it below what is used; or give one where it inherited."""
-        return commands.task_lower(self._visit("task-lower", name=name, budget=budget), name, budget)
+        return self._done(
+            "task-lower", lambda visit: commands.task_lower(visit, name, budget), name=name, budget=budget
+        )
 
     def task_accept_overrun(self, name: str, *, unit: str | None = None) -> Answer:
         """Count the overrun of a task as spent, in one unit or in all; it blocks at that task no more."""
-        return commands.task_accept_overrun(
-            self._visit("task-accept-overrun", name=name, unit=unit), name, unit
+        return self._done(
+            "task-accept-overrun",
+            lambda visit: commands.task_accept_overrun(visit, name, unit),
+            name=name,
+            unit=unit,
         )
 
     def request(
@@ -273,11 +148,11 @@ class Issuer:
             request_key=request_key,
             invocation=invocation,
         )
-        return commands.request(self._visit("request"), ask, hold=hold)
+        return self._done("request", lambda visit: commands.request(visit, ask, hold=hold))
 
     def request_held(self, effect: str) -> Answer:
         """Take a held effect further."""
-        return commands.request_held(self._visit("request"), effect)
+        return self._done("request", lambda visit: commands.request_held(visit, effect))
 
     def commit(
         self,
@@ -289,42 +164,45 @@ class Issuer:
     ) -> Answer:
         """Send a permitted effect, once. What is restated must be what was prepared."""
         restated = Restated(payload=payload, task=task, actor=actor)
-        return commands.commit(self._visit("commit"), effect, restated)
+        return self._done("commit", lambda visit: commands.commit(visit, effect, restated))
 
     def approvals(self) -> Answer:
         """List what waits for people, with whom is asked and who has said yes."""
-        return commands.approvals(self._visit("approvals"))
+        return self._done("approvals", commands.approvals)
 
     def statement(self, effect: str, *, decline: str | None = None, reference: str | None = None) -> Answer:
         """Show the statement to sign for a yes, or with the reason `decline` for a no; that goes on record."""
         why = None if decline is None else (decline, reference)
-        return commands.statement(self._visit("statement"), effect, why)
+        return self._done("statement", lambda visit: commands.statement(visit, effect, why))
 
     def approve(self, effect: str, signature: str) -> Answer:
         """Count a person's yes: `signature` is the armored OpenSSH signature of the statement (APP-01)."""
-        return commands.approve(self._visit("approve"), effect, signature)
+        return self._done("approve", lambda visit: commands.approve(visit, effect, signature))
 
     def decline(self, effect: str, signature: str, *, reason: str, reference: str | None = None) -> Answer:
         """Count a person's no, signed over the statement of a no with the same reason and reference (APP-05)."""
-        return commands.decline(
-            self._visit("decline"), effect, signature, reason=reason, reference_to=reference
+        return self._done(
+            "decline",
+            lambda visit: commands.decline(visit, effect, signature, reason=reason, reference_to=reference),
         )
 
     def withdraw(self, effect: str, *, reason: str = "not_needed") -> Answer:
         """Take a request of this caller back, before it is admitted."""
-        return commands.withdraw(self._visit("withdraw"), effect, reason)
+        return self._done("withdraw", lambda visit: commands.withdraw(visit, effect, reason))
 
     def wait(self, effect: str, *, for_ms: int) -> Answer:
         """Wait until people have answered an effect of this caller, at most `for_ms` milliseconds."""
-        return commands.wait(lambda: self._visit("wait"), effect, for_ms=for_ms)
+        return self._done(
+            "wait", lambda _visit: commands.wait(lambda: self._visit("wait"), effect, for_ms=for_ms)
+        )
 
     def dispatch(self, effect: str, argv: Sequence[str]) -> Answer:
         """Run the host's own command for a permitted effect, once."""
-        return commands.dispatch_child(self._visit("dispatch"), effect, argv)
+        return self._done("dispatch", lambda visit: commands.dispatch_child(visit, effect, argv))
 
     def admit(self, effect: str) -> Answer:
         """Admit an effect that a host outside sends; the answer carries its claim, once."""
-        return commands.admit_host(self._visit("admit"), effect)
+        return self._done("admit", lambda visit: commands.admit_host(visit, effect))
 
     def report(
         self,
@@ -341,18 +219,28 @@ class Issuer:
         them. A host's word releases nothing, unless the owner admitted it as a wrapper for the operation (REC-07).
         """
         said = outcome if outcome is not None else "succeeded" if succeeded else "unknown"
-        return commands.report(self._visit("report"), effect, claim, outcome=said, cost=cost)
+        return self._done(
+            "report", lambda visit: commands.report(visit, effect, claim, outcome=said, cost=cost)
+        )
 
     def reconcile(self, effect: str, *, resend: bool = False) -> Answer:
         """Look once at what became of an effect; with `resend`, send it again under its key where that is safe."""
-        return commands.reconcile(
-            self._visit("reconcile", effect=effect, resend=resend), effect, self._current, resend=resend
+        return self._done(
+            "reconcile",
+            lambda visit: commands.reconcile(visit, effect, resend=resend),
+            effect=effect,
+            resend=resend,
         )
 
     def acknowledge(self, effect: str, *, reason: str, charge: bool = False) -> Answer:
         """Accept the risk of an unknown effect, for `reason`; with `charge` its held maximum becomes a charge of it."""
-        visit = self._visit("acknowledge", effect=effect, reason=reason, charge=charge)
-        return commands.acknowledge(visit, effect, reason=reason, charge=charge)
+        return self._done(
+            "acknowledge",
+            lambda visit: commands.acknowledge(visit, effect, reason=reason, charge=charge),
+            effect=effect,
+            reason=reason,
+            charge=charge,
+        )
 
     def revoke(
         self, kind: str, name: str | None = None, person: str | None = None, *, reason: str = "other"
@@ -362,78 +250,128 @@ class Issuer:
         `kind` may also be `person`, `actor`, `host`, `operation` or `class`. `reason` is `compromised`, `mistaken`,
         `superseded`, `left` or `other`.
         """
-        visit = self._visit("revoke", kind=kind, name=name, person=person, reason=reason)
-        return commands.revoke(visit, kind, name, person, reason=reason)
+        return self._done(
+            "revoke",
+            lambda visit: commands.revoke(visit, kind, name, person, reason=reason),
+            kind=kind,
+            name=name,
+            person=person,
+            reason=reason,
+        )
 
     def freeze(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
         """Freeze everything, or one name or task, until it is thawed; permits stay as they are."""
-        return commands.freeze(
-            self._visit("freeze", kind=kind, name=name, reason=reason), kind, name, reason=reason
+        return self._done(
+            "freeze",
+            lambda visit: commands.freeze(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
         )
 
     def thaw(self, kind: str = "all", name: str | None = None, *, reason: str = "other") -> Answer:
         """Take a freeze back; what was revoked stays void, and new effects can be made."""
-        return commands.thaw(
-            self._visit("thaw", kind=kind, name=name, reason=reason), kind, name, reason=reason
+        return self._done(
+            "thaw",
+            lambda visit: commands.thaw(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
         )
 
     def suspend(self, kind: str, name: str, *, reason: str = "other") -> Answer:
         """Suspend a `person` or an `actor`: the freeze of that name."""
-        return commands.suspend(
-            self._visit("suspend", kind=kind, name=name, reason=reason), kind, name, reason=reason
+        return self._done(
+            "suspend",
+            lambda visit: commands.suspend(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
         )
 
     def resume(self, kind: str, name: str, *, reason: str = "other") -> Answer:
         """Take a suspension back: the thaw of that name."""
-        return commands.resume(
-            self._visit("resume", kind=kind, name=name, reason=reason), kind, name, reason=reason
+        return self._done(
+            "resume",
+            lambda visit: commands.resume(visit, kind, name, reason=reason),
+            kind=kind,
+            name=name,
+            reason=reason,
         )
 
     def invocation_open(self, task: str, actor: str, deadline_ms: InstantMs) -> Answer:
         """Open an invocation in `task` until `deadline_ms` (ms since the epoch, at most 31 days ahead) (INV-01)."""
-        return commands.invocation_open(self._visit("invocation-open"), task, actor, deadline_ms)
+        return self._done(
+            "invocation-open", lambda visit: commands.invocation_open(visit, task, actor, deadline_ms)
+        )
 
     def invocation_end(self, invocation: str, outcome: str) -> Answer:
         """End an open invocation once: `succeeded`, `failed_application` or `failed_execution` (INV-02)."""
-        return commands.invocation_end(self._visit("invocation-end"), invocation, outcome)
+        return self._done("invocation-end", lambda visit: commands.invocation_end(visit, invocation, outcome))
 
     def invocation_cancel(self, invocation: str) -> Answer:
         """Cancel an open invocation, whatever its effects did (INV-02)."""
-        return commands.invocation_cancel(self._visit("invocation-cancel"), invocation)
+        return self._done("invocation-cancel", lambda visit: commands.invocation_cancel(visit, invocation))
 
     def invocation_show(self, invocation: str) -> Answer:
         """Show one invocation with its effects."""
-        return commands.invocation_show(self._visit("invocation-show"), invocation)
+        return self._done("invocation-show", lambda visit: commands.invocation_show(visit, invocation))
 
     def invocation_list(self) -> Answer:
         """List this caller's invocations."""
-        return commands.invocation_list(self._visit("invocation-list"))
+        return self._done("invocation-list", commands.invocation_list)
 
     def obligation_done(self, effect: str, name: str) -> Answer:
         """Say that what an effect obliged to was done (EFF-09)."""
-        return commands.obligation_done(self._visit("obligation-done"), effect, name)
+        return self._done("obligation-done", lambda visit: commands.obligation_done(visit, effect, name))
 
     def show(self, effect: str, *, content: bool = False) -> Answer:
         """Show one effect; with `content` the sensitive fields of its payload, once that is on record (LED-03)."""
         if content:
-            return commands.show_content(self._visit("show-content", effect=effect), effect)
-        return commands.show(self._visit("show", effect=effect), effect)
+            return self._done("show-content", lambda visit: commands.show_content(visit, effect))
+        return self._done("show", lambda visit: commands.show(visit, effect))
 
     def list(self, states: Sequence[str] = ()) -> Answer:
         """List effects, in `states` where some are named."""
-        return commands.list_effects(self._visit("list"), states)
+        return self._done("list", lambda visit: commands.list_effects(visit, states))
 
     def timeline(self, effect: str) -> Answer:
         """Show the whole story of one effect."""
-        return commands.timeline_of(self._visit("audit-timeline"), effect)
+        return self._done("audit-timeline", lambda visit: commands.timeline_of(visit, effect))
+
+    def revisions(self) -> Answer:
+        """List every revision of the owner's files that was put in force, newest first (POL-07)."""
+        places = Places(Path(self._house.profile.where).absolute())
+        return self._done("revisions", lambda visit: commands.revisions(visit, places))
+
+    def audit_changes(self) -> Answer:
+        """List every change of authority, oldest first (AUD-09)."""
+        return self._done("audit-changes", commands.audit_changes)
+
+    @staticmethod
+    def activate(
+        profile: str | Path,
+        revision: str | None = None,
+        *,
+        adapters: Mapping[str, Factory] = MappingProxyType({}),
+    ) -> Answer:
+        """Put the files beside `profile` in force, or those of an earlier `revision` (at least 8 digits) (POL-07).
+
+        `adapters` are as those of `open`. Every process decides its next command under what is in force then.
+
+        Raises:
+            ProfileRefused, BundleRefused, EngineUnfit, SetupError: the files cannot be used; what is in force goes on.
+            Fault: nothing was changed.
+        """
+        return commands.activate(Path(profile), revision, adapters=adapters)
 
     def host_token(self, name: str) -> Answer:
         """Make a host's credential, shown once in `more.token`; the one before is void (SEC-02)."""
-        return commands.host_token(self._visit("host-token", name=name), name)
+        return self._done("host-token", lambda visit: commands.host_token(visit, name), name=name)
 
     def actor_token(self, name: str) -> Answer:
         """Make an actor's own credential, shown once in `more.token`; the one before is void (SEC-02)."""
-        return commands.actor_token(self._visit("actor-token", name=name), name)
+        return self._done("actor-token", lambda visit: commands.actor_token(visit, name), name=name)
 
     @staticmethod
     def ledger_check(profile: str | Path) -> Answer:
@@ -470,23 +408,3 @@ class Issuer:
             ProfileRefused, Fault: it was not restored; the sentence says what to do.
         """
         return commands.ledger_restore(Path(profile), Path(file))
-
-    def close(self) -> None:
-        """Let go of everything, within `issuer.closing.CLOSE_BUDGET_S` seconds (INV-03).
-
-        Admissions of this process that are still open become `unknown` for others.
-        """
-        let_go(self._house)
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()

@@ -61,7 +61,7 @@ def back_up(
     """
     places = Places(profile_path.absolute())
     profile = load_profile(places.profile)
-    ring = current_keys(places, mode=profile.mode, clock=clock)
+    ring = current_keys(places, clock=clock)
     ledger = open_ledger(places, ring, clock=clock)
     try:
         # What is known to be damaged is evidence, and no backup.

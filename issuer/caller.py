@@ -153,4 +153,10 @@ def local_caller(profile: Profile) -> Caller:
     for name, actor in profile.actors.items():
         if actor.login == account:
             return actor_caller(name, account)
+    return account_caller()
+
+
+def account_caller() -> Caller:
+    """Return the account that this process runs under, by no name of any profile."""
+    account = f"uid:{os.getuid()}"
     return Caller(name=account, account=account, roles=())

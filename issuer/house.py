@@ -14,6 +14,7 @@ from issuer.instance import Instance
 from issuer.operations.registry import Operation
 from issuer.places import Places
 from issuer.profile import Profile
+from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, ProtectedStore
 from ledger.invocations import Invocation
 from ledger.model import AttributeValue, InstantMs, PathNode, Unit
@@ -31,6 +32,8 @@ class House:
     """One issuer, open.
 
     Attributes:
+        ledger: refuses what is decided under another revision than the one in force (POL-07).
+        revision: the digest of the owner's files that everything here was read from: 64 hex digits.
         units: every unit that some operation costs.
         ballast: the room that is kept for outcomes.
         open_anew: opens the same ledger once more, for an outcome that the open one could not take.
@@ -42,7 +45,8 @@ class House:
 
     places: Places
     profile: Profile
-    ledger: Ledger
+    revision: str
+    ledger: RevisedLedger
     ring: KeyRing
     protected: ProtectedStore
     bundle: Bundle

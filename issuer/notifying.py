@@ -145,7 +145,7 @@ def tell_unknown(house: House, effect: Effect) -> None:
 
 
 def tell_frozen(house: House, reference: str | None) -> None:
-    """Tell that something was frozen; `reference` is its id where it has one that no caller chose."""
+    """Tell that something was frozen: a task by its id, else what is stopped, such as `actor:NAME` or `all`."""
     notify(house, Notice(kind=NoticeKind.FROZEN, reference=reference))
 
 

@@ -77,6 +77,11 @@ class Places:
         return self.ledger_folder / "checked"
 
     @property
+    def revisions(self) -> Path:
+        """Folder of the owner's files as they were activated, one folder a revision, mode 0700 (POL-07)."""
+        return self.ledger_folder / "revisions"
+
+    @property
     def instances(self) -> Path:
         """Folder of the locks that running processes hold for life (ADM-07)."""
         return self.ledger_folder / "instances"

@@ -1,7 +1,8 @@
 """`init`: everything an issuer needs beside its profile, made once; a second run changes nothing.
 
 Rules: SEC-03 (keys in a folder of their own, owner only; approver keys are never made here), LED-01 (durable before
-it is trusted), AUD-02 and AUD-03 (each sink is made and registered, and stays where it was registered).
+it is trusted), POL-07 (what is there is in force), AUD-02 and AUD-03 (each sink is made
+and registered, and stays where it was registered).
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from typing import Final
 
 from audit import SinkUnavailable
 from audit import create as create_jsonl
+from issuer.activation import activate_first
 from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.errors import SetupError
@@ -21,10 +23,11 @@ from issuer.ids import new_key_id, new_ledger_id, random_bytes
 from issuer.places import PROFILE_NAME, Places, audit_file
 from issuer.policy_files import POLICY_SUFFIX
 from issuer.profile import Profile, load_profile
+from issuer.revised import in_force
 from issuer.sealing import create_key_ring, create_protected_folder, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
 from issuer.starter import family_files, starter_profile
-from issuer.terms import load_policies
+from issuer.terms import load_policies, terms_of
 from issuer.wiring import current_keys, open_ledger, own_ledger
 from ledger.changes import SinkRegistered, Step
 from ledger.model import InstantMs, SinkRegistration, Transition, TransitionName
@@ -197,7 +200,7 @@ def _make_keys(places: Places, progress: _Progress) -> None:
 
 def _make_ledger(places: Places, profile: Profile, progress: _Progress) -> Made:
     made = not places.ledger.exists()
-    ring = open_key_ring(places.keys) if made else current_keys(places, mode=profile.mode)
+    ring = open_key_ring(places.keys) if made else current_keys(places)
     if made:
         if not places.founding.exists():
             raise SetupError(
@@ -222,6 +225,8 @@ def _make_ledger(places: Places, profile: Profile, progress: _Progress) -> Made:
                 _make_sink(sink, ledger)
             ledger.transact(lambda view, now: _registered(profile, wanted, view, now))
             registered = ledger.read(lambda view: view.sinks())
+        if ledger.read(in_force) is None:
+            activate_first(places, ledger, lambda files: terms_of(files, places, operations=False))
         places.founding.unlink(missing_ok=True)
         for sink in registered:
             progress.note(f"sink {sink.name}", made=made)

@@ -1,18 +1,16 @@
-"""The owner's terms: profile, policies, registries, read together; and whether the files have changed since.
+"""The owner's terms: one revision of profile, policies and registries, read together; and which is in force now.
 
-Rules: POL-04 (invalid terms are refused as a whole, and the previous good ones keep serving), POL-05 (permission is
-asked under the current terms, in a process that lives long as well), EFF-12 and OPR-02 (a changed registry or operation
-voids its permits: digests that enter bindings follow from what is read here).
-Activation as an audited act of an owner comes later (POL-07). Next: `issuer.wiring` puts the terms into a house.
+Rules: POL-04 (invalid terms are refused as a whole), POL-05 and POL-07 (permission is asked under the revision in
+force, in a process that lives long as well), EFF-12 and OPR-02 (a changed registry or operation voids its permits:
+digests that enter bindings follow from what is read here).
+What is in force is told by the ledger and read from its copy (`issuer.revisions`); files on disk are a draft.
+Next: `issuer.wiring` puts the terms into a house.
 """
 
 import functools
-import os
 import threading
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -20,10 +18,13 @@ from issuer.credentials import credential_reader
 from issuer.errors import SetupError
 from issuer.house import House
 from issuer.operations.registry import Handed, Operation, all_units, build_catalogue, build_operations
-from issuer.places import Places
-from issuer.policy_files import POLICY_SUFFIX, read_policies
-from issuer.profile import Profile, ProfileRefused, load_profile
+from issuer.places import PROFILE_NAME, Places
+from issuer.policy_files import policy_texts, read_policies
+from issuer.profile import Profile, ProfileRefused, parse_profile
+from issuer.revised import in_force
+from issuer.revisions import OwnerFiles, load_snapshot
 from issuer.sealing import open_key_ring
+from ledger.errors import Fault, LedgerUnavailable
 from ledger.model import Unit
 from policies import (
     ActorFact,
@@ -47,6 +48,8 @@ class Terms:
     directory: Directory
     operations: Mapping[str, Operation]
     units: tuple[Unit, ...]
+    late_bundle: Callable[[], Bundle] | None = None
+    """The owner's policies where `bundle` permits nothing because only reading is wanted; read when they are asked."""
 
 
 def build_directory(profile: Profile, catalogue: Catalogue) -> Directory:
@@ -76,131 +79,127 @@ _CLOSED: Final = {"closed.cedar": '@id("reading-only")\nforbid (principal, actio
 """What a house that only reads decides by: nothing is permitted."""
 
 
-def load_policies(profile: Profile, places: Places, *, reading: bool = False) -> tuple[Bundle, Directory]:
-    """Return bundle and directory, or refuse the bundle as a whole (POL-04).
-
-    With `reading` the owner's policies are not looked at and nothing is permitted: what is on record can be read while
-    they are broken (LED-04).
+def load_policies(profile: Profile, places: Places) -> tuple[Bundle, Directory]:
+    """Return bundle and directory of the policies as they lie on disk, or refuse the bundle as a whole (POL-04).
 
     Raises:
         BundleRefused, EngineUnfit, SetupError: nothing of it is used.
     """
+    return _policies(profile, read_policies(places.policies))
+
+
+def _policies(profile: Profile, texts: Mapping[str, str]) -> tuple[Bundle, Directory]:
     catalogue = build_catalogue(profile)
-    if reading:
-        return load_bundle(_CLOSED, catalogue), build_directory(profile, catalogue)
     _prove_engine()
-    return load_bundle(read_policies(places.policies), catalogue), build_directory(profile, catalogue)
+    return load_bundle(texts, catalogue), build_directory(profile, catalogue)
 
 
-def late_policies(profile: Profile, places: Places) -> Bundle:
-    """Return the owner's policies for a house that only reads, so that people can be asked about; or none that permits.
-
-    They are read when somebody wants to see what is not their own, and broken ones permit nobody (POL-04).
-    """
-    try:
-        return load_policies(profile, places)[0]
-    except (BundleRefused, EngineUnfit, SetupError, OSError, ValueError):
-        return load_policies(profile, places, reading=True)[0]
+def _closed(profile: Profile) -> tuple[Bundle, Directory]:
+    """Return what permits nothing: what is on record can be read while policies are broken (LED-04)."""
+    catalogue = build_catalogue(profile)
+    return load_bundle(_CLOSED, catalogue), build_directory(profile, catalogue)
 
 
-def read_terms(places: Places, *, reading: bool = False, adapters: Handed = MappingProxyType({})) -> Terms:
-    """Read profile, policies and registries, or refuse them as a whole.
-
-    `adapters` are an embedding host's, by name; with `reading` no code of a third party is loaded.
+def profile_in(files: OwnerFiles, places: Places) -> Profile:
+    """Return the profile of a revision; `places` says what its findings are told about.
 
     Raises:
-        ProfileRefused, BundleRefused, EngineUnfit, SetupError: nothing of it is used.
+        ProfileRefused: with every finding.
     """
-    profile = load_profile(places.profile)
-    bundle, directory = load_policies(profile, places, reading=reading)
-    operations = build_operations(
-        profile,
-        folder=places.folder,
-        credentials=credential_reader(
-            places.credentials, functools.cache(lambda: open_key_ring(places.keys))
-        ),
-        adapters=None if reading else adapters,
-    )
+    text = files.text(PROFILE_NAME)
+    return parse_profile(text, where=str(places.profile), registries=files.text)
+
+
+def terms_of(
+    files: OwnerFiles,
+    places: Places,
+    *,
+    reading: bool = False,
+    operations: bool = True,
+    adapters: Handed = MappingProxyType({}),
+) -> Terms:
+    """Return the terms that the files of a revision say, or refuse them as a whole.
+
+    Paths in a profile are relative to the folder of the real one. `adapters` are an embedding host's, by name; with
+    `reading` nothing is permitted, whatever the policies say, and no code of a third party is loaded. Without
+    `operations` none is built: an embedding host that has their adapters may come later.
+
+    Raises:
+        ProfileRefused, BundleRefused, EngineUnfit, SetupError, ValueError: nothing of it is used.
+    """
+    profile = profile_in(files, places)
+    bundle, directory = _closed(profile) if reading else _policies(profile, policy_texts(files.policies))
+    credentials = credential_reader(places.credentials, functools.cache(lambda: open_key_ring(places.keys)))
+    handed = None if reading else adapters
+    built: Mapping[str, Operation] = {}
+    if operations:
+        built = build_operations(profile, folder=places.folder, credentials=credentials, adapters=handed)
     return Terms(
         profile=profile,
         bundle=bundle,
         directory=directory,
-        operations=operations,
+        operations=built,
         units=all_units(profile),
+        late_bundle=functools.cache(functools.partial(_late, profile, files)) if reading else None,
     )
 
 
-Seen = tuple[tuple[str, int, int, int, int], ...]
-"""Of each file of the owner: name, inode, size, and the instants of its last change, as the system tells them."""
-
-
-def _registry_files(places: Places) -> list[Path]:
-    """Return the registry files that the profile names; none where it cannot be read."""
+def _late(profile: Profile, files: OwnerFiles) -> Bundle:
+    """Return the owner's policies, for a person who looks at what is not theirs; broken ones permit nobody (POL-04)."""
     try:
-        tables = tomllib.loads(places.profile.read_text(encoding="utf-8")).get("registry", {})
-        return [places.folder / str(table["file"]) for table in tables.values()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return []
-
-
-def _look(paths: list[Path]) -> Seen:
-    seen = []
-    for path in paths:
-        try:
-            found = os.stat(path)  # noqa: PTH116 - one system call a file, for every command
-        except OSError:
-            seen.append((str(path), 0, 0, 0, 0))
-            continue
-        seen.append((str(path), found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
-    return tuple(seen)
-
-
-def look_at_terms(places: Places) -> Seen:
-    """Return what tells whether any file of the owner has changed: a look at each, without reading the policies."""
-    try:
-        names = sorted(os.listdir(places.policies))  # noqa: PTH208 - names are enough here
-    except OSError:
-        names = []
-    cedar = [places.policies / name for name in names if name.endswith(POLICY_SUFFIX)]
-    return _look([places.profile, *cedar, *_registry_files(places)])
+        return _policies(profile, policy_texts(files.policies))[0]
+    except (BundleRefused, EngineUnfit, SetupError, ValueError):
+        return _closed(profile)[0]
 
 
 class CurrentTerms:
-    """A house under the terms that are in force now: read again as soon as a file of the owner has changed."""
+    """A house under the revision that is in force now: read again as soon as the ledger tells another."""
 
-    def __init__(self, house: House, places: Places, seen: Seen, adapters: Handed) -> None:
-        """Begin with the house as it was opened; `seen` is a look from before its terms were read."""
+    def __init__(self, house: House, places: Places, adapters: Handed, *, reading: bool = False) -> None:
+        """Begin with the house as it was opened."""
         self._adapters = adapters
         self._house = house
         self._places = places
+        self._reading = reading
         self._turn = threading.Lock()
-        self._seen = seen
+        self.trouble: LedgerUnavailable | None = None
+        """Why the revision in force cannot be used here, where that is so: then nothing is decided."""
 
     def house(self) -> House:
-        """Return the house under the terms in force.
+        """Return the house under the revision in force.
 
-        Terms that cannot be used are not used: the previous good ones keep serving (POL-04), until the files change
-        once more. Sinks are not changed by an edit; they stay where they were registered.
+        Where that one cannot be used here, the house stays under the one before; it reads and records, and the ledger
+        refuses each of its decisions under the lock (POL-07).
         """
         with self._turn:
-            seen = look_at_terms(self._places)
-            if seen != self._seen:
-                self._seen = seen
-                self._take_over()
+            try:
+                active = self._house.ledger.read(in_force)
+            except Fault:  # whatever is asked for next meets it too, and says so
+                return self._house
+            if active is not None and active != self._house.revision:
+                self._take_over(active)
             return self._house
 
-    def _take_over(self) -> None:
+    def _take_over(self, revision: str) -> None:
         try:
-            terms = read_terms(self._places, adapters=self._adapters)
+            files = load_snapshot(self._places, revision)
+            terms = terms_of(files, self._places, reading=self._reading, adapters=self._adapters)
+        except LedgerUnavailable as fault:
+            self.trouble = fault
+            return
         except (ProfileRefused, BundleRefused, EngineUnfit, SetupError, ValueError):
+            say = "The revision in force cannot be used by this process; start it anew, and look at `issuer doctor`."
+            self.trouble = LedgerUnavailable("revision_unusable", say)
             return
-        if terms.profile.audit.sinks.keys() != self._house.profile.audit.sinks.keys():
-            return
+        self.trouble = None
         self._house = replace(
             self._house,
+            ledger=self._house.ledger.under(revision),
+            revision=revision,
             profile=terms.profile,
             bundle=terms.bundle,
             directory=terms.directory,
             operations=terms.operations,
             units=terms.units,
+            late_bundle=terms.late_bundle,
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from issuer.checking import proofs_with
 from issuer.places import Places
+from issuer.profile import load_profile
 from issuer.sealing import KeyRing, bind_key_ring, open_key_ring
 from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanRecorder
@@ -21,7 +22,6 @@ from ledger.timekeeping import Uptime
 def upgraded_keys(
     places: Places,
     *,
-    mode: str,
     recorder: Callable[[LedgerId], SpanRecorder],
     clock: Callable[[], InstantMs],
     uptime: Callable[[], Uptime],
@@ -30,6 +30,7 @@ def upgraded_keys(
     """Open the keys of an issuer, after its ledger was upgraded where that is due.
 
     Raises:
+        ProfileRefused: an upgrade is due, and the profile cannot be read.
         KeysUnavailable: they cannot be used, or cannot be bound to the ledger.
         LedgerUnavailable, LedgerCorrupt, SpanNotRecorded: the ledger cannot be upgraded, and is as it was.
     """
@@ -44,7 +45,7 @@ def upgraded_keys(
         clock=clock,
         uptime=uptime,
         observer=observe,
-        attributes={"permit.mode": mode},
+        attributes={"permit.mode": load_profile(places.profile).mode},
         own=None if ring.ledger_id is None else LedgerId(ring.ledger_id),
     )
     upgrade_ledger(

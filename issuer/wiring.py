@@ -6,12 +6,13 @@ AUD-02 (zero required sinks refuse to start; a sink stands where the ledger says
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from audit import Delivery, JsonlSink, LedgerSpans, Sink
 from audit.recorder import OtelRecorder
+from issuer.activation import UNACTIVATED, opening_terms
 from issuer.checking import check_at_start, refuse_behind_sinks
 from issuer.clock import machine_uptime, now_ms
 from issuer.credentials import seal_credentials
@@ -21,10 +22,10 @@ from issuer.ids import new_instance, random_bytes
 from issuer.instance import Instance
 from issuer.operations.registry import Handed
 from issuer.places import Places
-from issuer.profile import Profile
+from issuer.profile import Profile, load_profile
+from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, KeysUnavailable, ProtectedStore, StorageFault
 from issuer.sealing.authenticator import RingAuthenticator
-from issuer.terms import late_policies, read_terms
 from issuer.upgrading import upgraded_keys
 from issuer.version import VERSION
 from ledger.errors import LedgerCorrupt, LedgerUnavailable
@@ -103,7 +104,6 @@ def _uptime_beside(
 def current_keys(
     places: Places,
     *,
-    mode: str,
     clock: Callable[[], InstantMs] = now_ms,
     uptime: Callable[[], Uptime] | None = None,
     recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
@@ -112,10 +112,11 @@ def current_keys(
     """Open the keys of an issuer; one of an earlier release is brought up to this one first.
 
     Raises:
+        ProfileRefused: an upgrade is due, and the profile that says its mode cannot be read.
         Fault: as `issuer.upgrading.upgraded_keys`.
     """
     beside = _uptime_beside(clock, uptime)
-    return upgraded_keys(places, mode=mode, recorder=recorder, clock=clock, uptime=beside, observe=observe)
+    return upgraded_keys(places, recorder=recorder, clock=clock, uptime=beside, observe=observe)
 
 
 def own_ledger(ring: KeyRing, places: Places) -> LedgerId:
@@ -182,17 +183,17 @@ def open_house(
         Fault: ledger, keys, sinks or protected store cannot be used.
     """
     places = Places(profile_path.absolute())
-    terms = read_terms(places, reading=reading, adapters=adapters)
-    profile = terms.profile
-    ring = current_keys(
-        places, mode=profile.mode, clock=clock, uptime=uptime, recorder=recorder, observe=observe
-    )
+    if not places.profile.exists():
+        load_profile(places.profile)  # which says so: where there is none, nothing else is looked for
+    ring = current_keys(places, clock=clock, uptime=uptime, recorder=recorder, observe=observe)
     ballast = Ballast(places.ledger)
-    noise = profile.ledger.capacity.noise_bytes_max
     opened = partial(open_ledger, places, ring, clock=clock, uptime=uptime, recorder=recorder)
-    open_anew = partial(opened, observe=observe, noise_bytes_max=noise, tolerant=reading)
+    open_anew = partial(opened, observe=observe, tolerant=reading)
     ledger = _opened(open_anew, ballast)
     try:
+        revision, terms = opening_terms(places, ledger, reading=reading, adapters=adapters)
+        profile = terms.profile
+        ledger.noise_bytes_max = profile.ledger.capacity.noise_bytes_max
         if not reading:
             seal_credentials(places.credentials, ring, _named_credentials(profile))
         check_at_start(places, ring, ledger)
@@ -201,7 +202,8 @@ def open_house(
         return House(
             places=places,
             profile=profile,
-            ledger=ledger,
+            revision=revision,
+            ledger=RevisedLedger(ledger, None if revision == UNACTIVATED else revision),
             ring=ring,
             protected=ProtectedStore(places.protected, ring, ledger.ledger_id),
             bundle=terms.bundle,
@@ -214,7 +216,7 @@ def open_house(
             open_anew=open_anew,
             now=clock,
             observe=observe,
-            late_bundle=cache(partial(late_policies, profile, places)) if reading else None,
+            late_bundle=terms.late_bundle,
         )
     except BaseException:
         ledger.close()

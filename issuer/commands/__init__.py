@@ -2,10 +2,12 @@
 
 __all__ = [
     "acknowledge",
+    "activate",
     "actor_token",
     "admit_host",
     "approvals",
     "approve",
+    "audit_changes",
     "clock_accept",
     "commit",
     "decline",
@@ -29,6 +31,7 @@ __all__ = [
     "request",
     "request_held",
     "resume",
+    "revisions",
     "revoke",
     "show",
     "show_content",
@@ -68,6 +71,7 @@ from issuer.commands.invocations import (
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.reconciling import acknowledge, reconcile
+from issuer.commands.revisions import activate, audit_changes, revisions
 from issuer.commands.revoking import revoke
 from issuer.commands.task_changes import (
     task_accept_overrun,

@@ -22,7 +22,7 @@ from issuer.wire.codes import CODES, Next
 from ledger.changes import Step
 from ledger.errors import Fault, Malformed
 from ledger.model import AttributeValue, Effect, InstantMs, Tombstone
-from ledger.port import Verdict, View
+from ledger.port import Decide, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.states import UNRESOLVED, EffectState
 
@@ -37,13 +37,20 @@ def record_refusal(
 
     Raises:
         Fault: as `ledger.port.Ledger.transact`; the no stands all the same.
+        RevisionMoved: the no was said under a revision that is not in force any more (POL-07).
     """
+    visit.house.ledger.transact(_refusing(visit, refusal, effect, extra))
+
+
+def _refusing(
+    visit: Visit, refusal: Refusal, effect: Effect | Tombstone | None, extra: Mapping[str, AttributeValue]
+) -> Decide[None]:
     step = Step(transition=spans.refused(visit, refusal, effect=effect, **extra))
 
     def decide(_view: View, _now: InstantMs) -> Verdict[None]:
         return Verdict(value=None, steps=(step,))
 
-    visit.house.ledger.transact(decide)
+    return decide
 
 
 def at_the_edge(
@@ -77,7 +84,9 @@ def at_the_edge(
         tell_sink_down(visit.house)
         # The ledger is there, and a no is on record whatever the sinks say (AUD-01).
         with suppress(Fault):
-            record_refusal(visit, Refusal(code=RefusalCode.AUDIT_UNAVAILABLE), found[-1] if found else None)
+            # Something may have been sent by now, so the command is not run again, whatever the owner has changed.
+            audit_gone = Refusal(code=RefusalCode.AUDIT_UNAVAILABLE)
+            visit.house.ledger.record(_refusing(visit, audit_gone, found[-1] if found else None, {}))
         return _faulted(visit, fault, _as_it_stands(visit, found))
     except Fault as fault:
         return _faulted(visit, fault, _as_it_stands(visit, found))

@@ -27,6 +27,7 @@ from issuer.flow import spans
 from issuer.flow.signed_act import acting
 from issuer.flow.stops import concerned
 from issuer.house import Visit
+from issuer.notifying import tell_frozen
 from issuer.wire import Answer
 from ledger.authority import NOTHING_VOID, Ruling, RulingKind, Stop, StopKind
 from ledger.changes import Step
@@ -119,6 +120,8 @@ def _ruled(visit: Visit, stop: str, reason: str, value: Stop) -> Answer:
     committed = house.ledger.transact(acting(visit, decide))
     if committed.refusal is not None:
         return answering.refused(house, committed.refusal)
+    if is_freeze:
+        tell_frozen(house, stop)
     turned = committed.value
     code = "suspended_now" if is_freeze else "resumed"
     open_ones = [one for one in turned.sent if one.state is EffectState.ADMITTED]

@@ -8,7 +8,6 @@ Next: `issuer.flow.reconcile`, `issuer.flow.resend`, `issuer.flow.acknowledge`.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -60,10 +59,10 @@ _REFUSED_SAYS: Final = {
 }
 
 
-def reconcile(visit: Visit, reference: str, current: Callable[[], House], *, resend: bool = False) -> Answer:
+def reconcile(visit: Visit, reference: str, *, resend: bool = False) -> Answer:
     """Look once at what became of an effect, or with `resend` send it again under its key; record what that proves.
 
-    `current` gives the house under the terms in force: an attempt ends with those it began under (REC-01).
+    An attempt ends under the revision that it began under, or counts for nothing (REC-01).
     """
     kind = AttemptKind.RESEND if resend else AttemptKind.INSPECT
     found: list[Effect] = []
@@ -76,7 +75,7 @@ def reconcile(visit: Visit, reference: str, current: Callable[[], House], *, res
             raise _not_unknown(effect)
         restore_ballast(visit.house)
         try:
-            return _attempted(visit, effect, kind, current)
+            return _attempted(visit, effect, kind)
         except RefusedError:
             if effect.state not in SETTLED:
                 raise
@@ -113,7 +112,7 @@ def _is_claimed(house: House, effect: Effect) -> bool:
     return rests_on_a_claim(effect, house.ledger.read(lambda view: view.evidence(effect.effect_id)))
 
 
-def _attempted(visit: Visit, effect: Effect, kind: AttemptKind, current: Callable[[], House]) -> Answer:
+def _attempted(visit: Visit, effect: Effect, kind: AttemptKind) -> Answer:
     house = visit.house
     if kind is AttemptKind.RESEND:
         operation = _bound(house, effect)
@@ -140,7 +139,7 @@ def _attempted(visit: Visit, effect: Effect, kind: AttemptKind, current: Callabl
         return _refused(house, committed.refusal, attempt)
     ask = resending(house, attempt) if kind is AttemptKind.RESEND else inspecting(house, attempt)
     try:
-        return _answer(house, carried_out(visit, attempt, ask, current))
+        return _answer(house, carried_out(visit, attempt, ask))
     except AuditUnavailable:
         raise  # before anything was asked
     except Fault:

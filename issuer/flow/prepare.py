@@ -443,7 +443,7 @@ def drafted_effect(visit: Visit, draft: Draft, locked: Locked, *, waits: bool = 
         subject=draft.subject,
         actor=draft.ask.actor,
         caller=visit.caller.name,
-        revision=visit.house.profile.digest,
+        revision=visit.house.revision,
         invocation_id=invocation_id,
     )
     body = binding_body(draft.pinned, names, cost=plain(draft.cost), expires_ms=expires)

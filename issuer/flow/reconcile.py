@@ -37,6 +37,7 @@ from issuer.flow.signed_act import acting
 from issuer.flow.steps import Reached
 from issuer.house import House, Visit
 from issuer.operations.contract import Inspection, Inspector, Look, Seen
+from issuer.revised import in_force
 from ledger.changes import EvidenceAdded, Step
 from ledger.errors import Fault, Malformed
 from ledger.model import (
@@ -210,8 +211,8 @@ def _gone_step(visit: Visit, effect: Effect, now: InstantMs, said: dict[str, str
     return Step(transition=transition, changes=(EvidenceAdded(evidence=evidence),))
 
 
-def carried_out(visit: Visit, attempt: Attempt, ask: Ask, current: Callable[[], House]) -> Reconciled:
-    """Ask once, and record what came of it; `current` gives the house under the terms in force by then.
+def carried_out(visit: Visit, attempt: Attempt, ask: Ask) -> Reconciled:
+    """Ask once, and record what came of it; under another revision than it began with it counts for nothing.
 
     Raises:
         Fault: the result could not be recorded; the effect stands where it stood.
@@ -220,7 +221,7 @@ def carried_out(visit: Visit, attempt: Attempt, ask: Ask, current: Callable[[], 
     try:
         house.delivery.acknowledge(attempt.sequence)  # 3
     except AuditUnavailable:
-        _record(visit, attempt, _nothing(attempt, "audit_unavailable"), current)
+        _record(visit, attempt, _nothing(attempt, "audit_unavailable"))
         raise
     house.observe(Reached.ATTEMPT_ACKNOWLEDGED)
     # Nothing else stands between this and the asking; a copy of this process asks and sends nothing again.
@@ -231,10 +232,10 @@ def carried_out(visit: Visit, attempt: Attempt, ask: Ask, current: Callable[[], 
     except BaseException as fault:
         with suppress(Fault):
             word = f"exception:{type(fault).__name__}"[:64]
-            _record(visit, attempt, _nothing(attempt, "interrupted", word), current)
+            _record(visit, attempt, _nothing(attempt, "interrupted", word))
         raise
     house.observe(Reached.LOOKED)
-    return _record(visit, attempt, weigh, current)  # 5
+    return _record(visit, attempt, weigh)  # 5
 
 
 def _rest(house: House, attempt: Attempt) -> DurationMs:
@@ -270,10 +271,7 @@ def _record(
     visit: Visit,
     attempt: Attempt,
     weigh: Callable[[View, Effect], Outcome],
-    current: Callable[[], House],
 ) -> Reconciled:
-    is_in_force = current().profile.digest == visit.house.profile.digest
-
     def decide(view: View, now: InstantMs) -> Verdict[Reconciled]:
         effect = view.effect(attempt.effect.effect_id)
         if effect is None:
@@ -284,7 +282,7 @@ def _record(
             return Verdict(value=_reconciled(attempt, over, nothing), refusal=no, steps=(step,))
         if now >= attempt.deadline_ms:
             outcome = _set_aside(weigh(view, effect), attempt.kind, "deadline", "attempt_overdue")
-        elif not is_in_force:
+        elif in_force(view) != visit.house.revision:
             outcome = _set_aside(weigh(view, effect), attempt.kind, "profile", "terms_changed")
         else:
             outcome = weigh(view, effect)

@@ -46,7 +46,7 @@ def common(visit: Visit) -> dict[str, AttributeValue]:
         **signed,
         "permit.mode": visit.house.mode,
         "permit.caller": visit.caller.name,
-        "permit.revision": visit.house.profile.digest,
+        "permit.revision": visit.house.revision,
         "permit.instance": visit.house.instance.name,
     }
 

@@ -171,7 +171,8 @@ def end_revoked(visit: Visit, effects: Sequence[Effect], *, reason: str, why: Wh
                     over.append(effect)
             return Verdict(value=over, steps=tuple(steps))
 
-        moved += visit.house.ledger.transact(decide).value
+        # It follows from a ruling that stands already, whichever revision is in force by now.
+        moved += visit.house.ledger.record(decide).value
     erase_content(visit.house, moved)
     return moved
 

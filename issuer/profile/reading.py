@@ -49,21 +49,32 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Control characters but tab and line ends: invisible to whoever reviews the profile, and NUL cuts paths."""
 
 
-def load_profile(path: Path) -> Profile:
+def _keep_nothing(_name: str, _text: str) -> None:
+    """Keep nothing of what was read."""
+
+
+def load_profile(path: Path, *, keep: Callable[[str, str], None] = _keep_nothing) -> Profile:
     """Read and check the profile at `path`; registries and key files are looked for beside it.
+
+    `keep` is told the name and the text of each file as it was read: the profile's own name first, then each registry
+    and key file as the profile names it.
 
     Raises:
         ProfileRefused: with every finding; also where a file cannot be read, is no regular file, is not
             UTF-8, or is larger than 256 KiB (a registry: 4 MiB; people's keys: 64 KiB).
     """
+
+    def read(name: str, bytes_max: int) -> str:
+        text = _read_text(path.parent / name, bytes_max)
+        keep(name, text)
+        return text
+
     where = str(path)
     try:
-        text = _read_text(path, PROFILE_BYTES_MAX)
+        text = read(path.name, PROFILE_BYTES_MAX)
     except Unread as fault:
         raise _refused_at(where, Position(line=1, column=1), fault.code, fault.message) from None
-    return parse_profile(
-        text, where=where, registries=lambda file: _read_text(path.parent / file, REGISTRY_BYTES_MAX)
-    )
+    return parse_profile(text, where=where, registries=lambda file: read(file, REGISTRY_BYTES_MAX))
 
 
 def parse_profile(text: str, *, where: str, registries: Callable[[str], str]) -> Profile:

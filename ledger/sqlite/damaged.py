@@ -5,13 +5,15 @@ it further says so. It serves no decision: a transaction never sees this view.
 Next: `ledger.sqlite.store`, which reads with it once something was found that cannot be trusted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from ledger.authority import Approval, Ruling, RulingKind
 from ledger.invocations import Invocation
-from ledger.model import BudgetLine, InstantMs, LedgerId, PathNode, Position, Task, TaskId, Unit
+from ledger.model import BudgetLine, EffectId, InstantMs, LedgerId, PathNode, Position, Task, TaskId, Unit
 from ledger.sqlite import rows
+from ledger.sqlite.authority_rows import APPROVAL_COLUMNS, RULING_COLUMNS, approval_from, ruling_from
 from ledger.sqlite.invocation_rows import invocation_from
 from ledger.sqlite.view import SqliteView
 
@@ -53,6 +55,21 @@ class DamagedView(SqliteView):
 
     def _invocation(self, row: rows.Row | None) -> Invocation | None:
         return None if row is None else invocation_from(row)
+
+    def ruling(self, kind: RulingKind, name: str) -> Ruling | None:
+        """Return what stands of one name."""
+        row = self._one(f"SELECT {RULING_COLUMNS} FROM rulings WHERE kind = ? AND name = ?", str(kind), name)
+        return None if row is None else ruling_from(row)
+
+    def rulings(self, kind: RulingKind) -> Sequence[Ruling]:
+        """Return every ruling of one kind that is there, by name."""
+        found = self._all(f"SELECT {RULING_COLUMNS} FROM rulings WHERE kind = ? ORDER BY name", str(kind))
+        return [ruling_from(row) for row in found]
+
+    def approvals(self, effect_id: EffectId) -> Sequence[Approval]:
+        """Return every approval that is there, oldest first."""
+        sql = f"SELECT {APPROVAL_COLUMNS} FROM approvals WHERE effect_id = ? ORDER BY sequence"
+        return [approval_from(row) for row in self._all(sql, effect_id)]
 
     def _budget(self, task: Task) -> Mapping[Unit, BudgetLine]:
         found = self._all(

@@ -98,7 +98,8 @@ class SqliteLedger:
         self._clock = clock
         self._uptime = uptime
         self._observe = observer
-        self._noise_bytes_max = noise_bytes_max
+        self.noise_bytes_max = noise_bytes_max
+        """From how many bytes on the trail takes no refusal directly after another; an owner may say so later."""
         self._pid = os.getpid()
         self._dead: str | None = None
         self._uncertain = False
@@ -250,12 +251,12 @@ class SqliteLedger:
 
     def _refuse_noise(self, view: View, last: Position, steps: tuple[Step, ...]) -> None:
         """Refuse one refusal after another where the trail is nearly full: its rest is for what happens (LED-02)."""
-        if self._noise_bytes_max is None or not is_noise(steps):
+        if self.noise_bytes_max is None or not is_noise(steps):
             return
         before = view.span_at(last.sequence)
         if before is None or before.name != TransitionName.REFUSED:
             return
-        if view.holdings().span_bytes >= self._noise_bytes_max:
+        if view.holdings().span_bytes >= self.noise_bytes_max:
             message = "The audit trail is nearly full, and takes no refusal directly after another."
             raise LedgerUnavailable("trail_full", message)
 

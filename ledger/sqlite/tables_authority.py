@@ -23,6 +23,8 @@ _RULES: Final = frozenset(
 )
 """Spans that a ruling other than a challenge may come with; a challenge comes with whatever it was used for."""
 
+_BY_APPROVAL: Final = "SELECT 1 FROM permits WHERE effect_id = NEW.effect_id AND tier = 'approval'"
+
 AUTHORITY_TABLES: Final = f"""
 CREATE TABLE rulings(
   ruling_id TEXT PRIMARY KEY CHECK (length(ruling_id) = 36),
@@ -117,10 +119,9 @@ CREATE TRIGGER approvals_gone AFTER DELETE ON approvals BEGIN
   UPDATE holdings SET record_bytes = record_bytes - length(OLD.signature) - {ROW_BYTES};
 END;
 
-CREATE TRIGGER effects_approved BEFORE UPDATE OF state ON effects
-  WHEN OLD.state = 'awaiting_approval' AND NEW.state = 'permitted' BEGIN
-  SELECT RAISE(ABORT, 'guard:permitted_without_approval') WHERE NOT EXISTS (
-    SELECT 1 FROM approvals WHERE effect_id = NEW.effect_id)
-    OR NOT EXISTS (SELECT 1 FROM permits WHERE effect_id = NEW.effect_id AND tier = 'approval');
+CREATE TRIGGER effects_approved BEFORE UPDATE OF state ON effects WHEN NEW.state = 'permitted' BEGIN
+  SELECT RAISE(ABORT, 'guard:permitted_without_approval')
+    WHERE (OLD.state = 'awaiting_approval' OR EXISTS ({_BY_APPROVAL}))
+    AND (NOT EXISTS (SELECT 1 FROM approvals WHERE effect_id = NEW.effect_id) OR NOT EXISTS ({_BY_APPROVAL}));
 END;
 """

@@ -32,6 +32,7 @@ from tests.support.issuers import (
     refund,
     standard_issuer,
 )
+from tests.support.revised import activated
 from tests.support.service import Service, accept_then_close, answer
 from tests.support.shell import issuer_here
 
@@ -330,6 +331,7 @@ def test_a_class_that_the_owner_narrowed_since_admits_no_earlier_automatic_permi
     with made.open() as issuer:
         effect = permitted(refund(issuer))
     made.profile.write_text(made.profile.read_text().replace(old, new))
+    activated(made.profile)
     with made.open() as issuer:
         no = issuer.commit(effect)
         assert (no.code, no.state, no.more["level"]) == ("class_exhausted", "permitted", "refund")
@@ -416,12 +418,14 @@ def test_a_changed_contract_does_not_ask_to_prepare_again_what_was_sent(
         made.profile.write_text(
             text.replace("string = 40, public = true }, amount", "string = 41, public = true }, amount")
         )
+        activated(made.profile)
         with made.open() as issuer:
             said = issuer.commit(effect, payload={"order": "o-1", "amount": 300})
             assert (said.code, said.retryable) == (code, False)
             assert said.next != "prepare_again"
             fresh = permitted(refund(issuer, order="o-2"))
         made.profile.write_text(text)
+        activated(made.profile)
         with made.open() as issuer:
             assert issuer.commit(fresh).code == "prepare_again"
 

@@ -9,6 +9,7 @@ import pytest
 from issuer.flow.steps import Reached
 from tests.support.cases import Clock, all_at, books
 from tests.support.reconciling import AFTER_3S, NOT_FOUND, Inquiry, opened_inquiry
+from tests.support.revised import activated
 from tests.support.service import answer, close_before_read
 
 
@@ -25,6 +26,7 @@ def test_a_success_that_came_too_late_is_kept_and_speaks_against_an_absence(tmp_
             profile = inquiries.pop().made.profile
             text = profile.read_text(encoding="utf-8")
             profile.write_text(text.replace("permits = 200", "permits = 199"), encoding="utf-8")
+            activated(profile, clock=clock)
 
     folder = tmp_path / "f0"
     with opened_inquiry(folder, absent=AFTER_3S, resend=True, clock=clock, observe=observe) as inquiry:

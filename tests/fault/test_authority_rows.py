@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from issuer import Issuer
+from issuer.look import open_to_look
 from issuer.sealing.authenticator import RingAuthenticator
 from issuer.wiring import open_ledger
 from ledger.authority import ACTIVE_REVISION, RulingKind, Stop
@@ -82,6 +83,10 @@ def counts(path: Path) -> dict[str, int]:
     found = {table: raw.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES}
     raw.close()
     return found
+
+
+def damage_of(ledger: SqliteLedger) -> str:
+    return "" if ledger.damage is None else ledger.damage.reason
 
 
 def waiting_for(ledger: SqliteLedger, name: str, *people: str) -> Effect:
@@ -397,6 +402,37 @@ def test_waits_and_approvals_go_with_their_effect_and_every_total_stays_true(
     assert totals(book.path) == money
     assert ledger.read(lambda view: view.approval_wait(sent.effect_id)) is None
     assert ledger.read(lambda view: view.approval_wait(waits.effect_id)) is not None
+    ledger.close()
+
+
+@pytest.mark.spec("LED-04")
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        (f"UPDATE rulings SET value = 'open' WHERE {STOP}", "ruling_mac"),
+        ("DELETE FROM rulings WHERE kind = 'key'", "standing"),
+        ("DELETE FROM approvals WHERE person = 'u-cy'", "approval_missing"),
+        ("UPDATE approvals SET signature = 'x'", "approval_mac"),
+        ("UPDATE approval_waits SET asked_ms = 1", "wait_mac"),
+    ],
+)
+def test_what_was_edited_is_still_shown_as_it_stands(approved: Busy, statement: str, reason: str) -> None:
+    def look(view: View) -> tuple[object, ...]:
+        effects = view.effects(states=list(EffectState))
+        return (
+            [view.rulings(kind) for kind in RulingKind],
+            view.ruling(RulingKind.STOP, OPERATION),
+            view.ruling(RulingKind.KEY, KEY),
+            [view.approvals(effect.effect_id) for effect in effects],
+            [view.approval_wait(effect.effect_id) for effect in effects],
+        )
+
+    ledger = open_to_look(approved.places, approved.ring, tolerant=True)
+    genuine_ones = ledger.read(look)
+    assert damage_of(ledger) == ""
+    approved.attack(statement)
+    assert ledger.read(look) != genuine_ones
+    assert damage_of(ledger) == reason
     ledger.close()
 
 

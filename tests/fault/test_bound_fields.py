@@ -17,10 +17,10 @@ import pytest
 from issuer import Issuer
 from issuer.wire import Answer
 from tests.fault.test_attacks import forge, unguarded
-from tests.fault.test_terms import rewrite
 from tests.support.bound import SAID, Stage, opened, staged
 from tests.support.cases import all_at, books
 from tests.support.issuers import permitted
+from tests.support.revised import activated, rewritten
 from tests.support.service import Service, answer
 from tests.support.third_party import admitted_issuer, installed
 
@@ -85,7 +85,8 @@ def sent_by_host(stage: Stage) -> Answer:
     _sent, payload, rest = rest.partition("[operation.pay.payload]")
     assert http
     assert payload
-    rewrite(stage.made.profile, f'{before}host = {{ deadline = "5m" }}\n{payload}{rest}')
+    rewritten(stage.made.profile, f'{before}host = {{ deadline = "5m" }}\n{payload}{rest}')
+    activated(stage.made.profile)
     return stage.issuer.commit(stage.payment)
 
 
@@ -291,9 +292,9 @@ def test_another_revision_that_does_not_touch_the_operation_voids_nothing(
     old: str, new: str, stage: Stage
 ) -> None:
     stage.service.then(answer(201))
-    revision = stage.issuer._current().profile.digest
+    revision = stage.issuer._current().revision
     assert stage.edited(old, new).code == "succeeded"
-    assert stage.issuer._current().profile.digest != revision
+    assert stage.issuer._current().revision != revision
     assert stage.service.connections == 1
 
 

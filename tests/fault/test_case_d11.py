@@ -23,6 +23,7 @@ from tests.support.cases import (
     trail,
 )
 from tests.support.issuers import Made, permitted, refund, standard_issuer
+from tests.support.revised import activated
 from tests.support.service import Service, answer
 
 BROAD = '@id("broad") permit (principal is Actor, action == Action::"issue", resource is Order);'
@@ -226,6 +227,7 @@ def test_a_forbid_of_the_owners_file_that_fails_denies_everything_until_it_is_me
         with made.open() as issuer:
             effect = permitted(refund(issuer))
         file.write_text(good + GHOST)
+        activated(made.profile)
         with made.open() as issuer:
             for amount in (1, 300, 900):
                 start = length(issuer)
@@ -235,6 +237,7 @@ def test_a_forbid_of_the_owners_file_that_fails_denies_everything_until_it_is_me
         ran = command(made, "commit", effect)
         assert (ran.exit, ran.answer["code"], ran.answer["state"]) == (3, "policy_error", "permitted")
         file.write_text(good)
+        activated(made.profile)
         with made.open() as issuer:
             assert books(issuer) == all_at()
             assert service.connections == 0
@@ -243,7 +246,7 @@ def test_a_forbid_of_the_owners_file_that_fails_denies_everything_until_it_is_me
 
 
 @pytest.mark.spec("POL-04", "LED-04", "SUR-02")
-def test_a_broken_bundle_stops_every_command_and_a_mended_one_goes_on(tmp_path: Path) -> None:
+def test_a_broken_bundle_is_not_activated_and_the_good_one_goes_on(tmp_path: Path) -> None:
     with Service(answer(201)) as service:
         made = standard_issuer(tmp_path / "f0", port=service.port)
         file = made.folder / "policies" / "policies.cedar"
@@ -252,19 +255,16 @@ def test_a_broken_bundle_stops_every_command_and_a_mended_one_goes_on(tmp_path: 
             effect = permitted(refund(issuer))
             effects = effect_ids(issuer)
         file.write_text(good + REFUSED_AT_LOAD["an overflow"])
-        with pytest.raises(BundleRefused):
-            made.open()
-        ran = command(made, "commit", effect)
+        ran = command(made, "activate")
         assert (ran.exit, ran.answer["code"]) == (2, "malformed")
-        assert service.connections == 0
-        # What is on record can be read all the same, and nothing can be done on the strength of it.
         for words in (["show", effect], ["list"], ["audit", "timeline", effect], ["task", "list"]):
             assert command(made, *words).exit == 0
+        # A house that only reads permits nothing, whatever is in force.
         with made.open(reading=True) as issuer:
             assert effect_ids(issuer) == effects
             assert refund(issuer, order="o-2").code == "denied"
             assert issuer.commit(effect).code == "denied"
-        file.write_text(good)
+        assert service.connections == 0
         with made.open() as issuer:
             assert issuer.commit(effect).code == "succeeded"
         assert service.connections == 1

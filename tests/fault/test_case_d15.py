@@ -18,6 +18,7 @@ from issuer import Issuer
 from issuer.wire import Answer
 from tests.support.canaries import CANARIES, CARD, NOTE, TOKEN, forms, found_in, places_of
 from tests.support.issuers import STANDARD_POLICY, Made, standard_issuer
+from tests.support.revised import activated
 from tests.support.service import Service, accept_then_close, answer, closed_port, garbage, raw
 from tests.support.shell import PROCESS_S, Ran, environment, issuer_here, issuer_process
 from tests.support.witness import witness
@@ -194,6 +195,7 @@ def test_a_service_that_is_not_there_is_not_told_of_with_secrets(room: Room) -> 
     text = room.made.profile.read_text()
     with closed_port() as port:
         room.made.profile.write_text(text.replace(f":{room.service.port}/", f":{port}/"))
+        activated(room.made.profile)
         effect = room.permitted()
         ran = room.heard(issuer_process("commit", effect, "--json", at=room.made.folder))
     assert (ran.code, ran.err) == ("not_dispatched", "")

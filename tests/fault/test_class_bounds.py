@@ -10,6 +10,7 @@ from issuer.wire import Answer
 from ledger.port import View
 from tests.support.cases import Clock, refusals, state_of
 from tests.support.issuers import HOUR_MS, permitted
+from tests.support.revised import activated
 from tests.support.service import accept_then_close, answer
 from tests.support.shops import Shop, opened_shop
 
@@ -41,10 +42,11 @@ def bounds(*, per_task: int = 100, per_root: int = 200, per_day: str = "") -> st
 
 
 def rewrite(shop: Shop, old: str, new: str) -> None:
-    """Let the owner write another class into the profile; the open issuer reads it again."""
+    """Let the owner write another class into the profile and activate it, under the open issuer."""
     text = shop.made.profile.read_text(encoding="utf-8")
     assert text.count(old) == 1
     shop.made.profile.write_text(text.replace(old, new), encoding="utf-8")
+    activated(shop.made.profile, clock=shop.issuer._house.now)
 
 
 def midnight(clock: Clock, *, before_ms: int = 300_000) -> None:

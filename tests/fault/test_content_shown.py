@@ -18,6 +18,7 @@ from tests.support.bounded import DENIES
 from tests.support.canaries import CARD, NOTE, found_in
 from tests.support.cases import command, state_of, trail
 from tests.support.issuers import STANDARD_POLICY, Made, permitted, standard_issuer
+from tests.support.revised import activated
 from tests.support.service import Service, answer
 from tests.support.witness import witness
 
@@ -200,6 +201,7 @@ def test_a_field_that_was_secret_stays_secret_whatever_the_profile_says_later(ma
         effect = asked(issuer)
     text = made.profile.read_text()
     made.profile.write_text(text.replace("card = { string = 60, secret = true }", "card = { string = 60 }"))
+    activated(made.profile)
     with made.open() as issuer:
         content = shown(issuer.show(effect, content=True))
     assert content["withheld"] == ["card"]

@@ -22,6 +22,7 @@ from tests.support.invoking import (
     told,
 )
 from tests.support.issuers import Made, permitted, refund, standard_issuer
+from tests.support.revised import activated
 from tests.support.service import Service
 
 
@@ -169,6 +170,7 @@ def test_one_of_another_caller_reads_like_a_missing_one(
     made.profile.write_text(
         made.profile.read_text().replace("u-ana = {", "u-eve = {").replace('"u-ana"', '"u-eve"')
     )
+    activated(made.profile, clock=clock)
     with made.open(clock=clock) as other:
         for ask in (other.invocation_show, other.invocation_cancel):
             mine, none = ask(invocation), ask(nobody)

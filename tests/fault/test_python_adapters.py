@@ -15,9 +15,9 @@ from issuer.operations.contract import Look, Request, Seen
 from issuer.operations.declaration import RegistrationCode as Code
 from issuer.wire import Answer
 from ledger.model import DurationMs, EffectId
-from tests.fault.test_terms import rewrite
 from tests.support.cases import all_at, books, state_of, trail
 from tests.support.issuers import Made, permitted, refund, standard_issuer
+from tests.support.revised import activated, rewritten
 from tests.support.service import Service, answer
 from tests.support.shell import environment, issuer_here, issuer_process
 from tests.support.third_party import (
@@ -102,6 +102,14 @@ def test_an_admitted_adapter_sends_through_the_api_and_the_command_line(
     assert service.connections == 2
 
 
+def activated_outside(made: Made, shop: Installed) -> None:
+    """Let the owner activate in a process of its own, which holds no code from before."""
+    environ = environment({})
+    environ["PYTHONPATH"] += f"{os.pathsep}{shop.site}"
+    ran = issuer_process("--json", "--profile", str(made.profile), "activate", at=made.folder, env=environ)
+    assert (ran.exit, ran.code) == (0, "activated"), ran.out
+
+
 @pytest.mark.spec("OPR-02", "SUR-01")
 def test_an_adapter_that_nobody_admitted_is_refused_with_its_digest_and_none_of_it_runs(
     shop: Installed, tmp_path: Path
@@ -154,14 +162,17 @@ def test_a_package_that_is_upgraded_under_an_open_issuer_voids_its_permits_and_p
         text = made.profile.read_text("utf-8")
         admitted = shown_digest(why(tmp_path / "again", shop, service.port))
         (before,) = {line.split('digest = "')[1][:64] for line in text.splitlines() if 'digest = "' in line}
-        rewrite(made.profile, text.replace(before, admitted))
-        assert issuer.commit(effect).code == "prepare_again"
-        assert refund(issuer, order="o-2").code == "cannot_prepare"
+        rewritten(made.profile, text.replace(before, admitted))
+        activated_outside(made, shop)
+        for no in (issuer.commit(effect), refund(issuer, order="o-2")):
+            assert (no.code, no.more["reason"]) == ("ledger_unavailable", "revision_unusable")
+        assert books(issuer) == all_at()
         with pytest.raises(SetupError) as refused:
             made.open()
         assert refused.value.reason == str(Code.ADAPTER_CHANGED)
-        rewrite(made.profile, text)
+        rewritten(made.profile, text)
         shop.file.write_text(genuine, encoding="utf-8")
+        activated_outside(made, shop)
         service.then(answer(201))
         assert issuer.commit(effect).code == "succeeded"
     assert service.connections == 1
@@ -228,7 +239,10 @@ def test_a_host_hands_over_a_factory_which_is_held_to_its_digest_as_well(
             effect = permitted(refund(issuer))
             assert issuer.commit(effect).code == "succeeded"
             text = made.profile.read_text("utf-8")
-            rewrite(made.profile, text.replace("per_task = { permits = 100 }", "per_task = { permits = 99 }"))
+            rewritten(
+                made.profile, text.replace("per_task = { permits = 100 }", "per_task = { permits = 99 }")
+            )
+            activated(made.profile, adapters={shop.name: factories[shop.name]})
             assert refund(issuer, order="o-2").code == "permitted"
         for handed in (factories[other.name], object(), factories[shop.name].__call__):
             with pytest.raises(SetupError) as refused:

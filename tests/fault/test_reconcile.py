@@ -25,6 +25,7 @@ from tests.support.reconciling import (
     shows,
     with_inspector,
 )
+from tests.support.revised import activated
 from tests.support.service import accept_then_close, answer, held
 from tests.support.sinks import FaultySink, raises
 
@@ -250,6 +251,7 @@ def edit_profile(inquiry: Inquiry, old: str, new: str) -> None:
     text = inquiry.made.profile.read_text(encoding="utf-8")
     assert old in text
     inquiry.made.profile.write_text(text.replace(old, new), encoding="utf-8")
+    activated(inquiry.made.profile, clock=inquiry.clock)
 
 
 @pytest.mark.spec("REC-01", "OPR-02")

@@ -15,6 +15,7 @@ from tests.support.cases import all_at, books, state_of
 from tests.support.charging import ChargingAdapter, with_adapter
 from tests.support.issuers import HOUR_MS, permitted, refund
 from tests.support.reconciling import KEPT, RESEND, Inquiry, attempt_of, opened_inquiry
+from tests.support.revised import activated
 from tests.support.service import accept_then_close, answer, held
 from tests.support.sinks import FaultySink, raises
 
@@ -176,6 +177,7 @@ def test_a_contract_that_changed_since_sends_nothing_again(shop: Inquiry) -> Non
     text = shop.made.profile.read_text(encoding="utf-8")
     assert "[201], failed = [409]" in text
     shop.made.profile.write_text(text.replace("failed = [409]", "failed = [409, 410]"), encoding="utf-8")
+    activated(shop.made.profile, clock=shop.clock)
     assert no(resent(shop, effect)) == ("unsupported", "contract")
     assert len(shop.service.requests) == 1
 

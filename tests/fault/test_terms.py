@@ -1,12 +1,14 @@
-"""A process that lives long serves the owner's terms as they are now, and never half of them (POL-04, POL-05)."""
+"""A process that lives long serves the revision in force, whoever activates it, and never a draft (POL-04, POL-05)."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from issuer import Issuer
+from policies import BundleRefused
 from tests.support.issuers import STANDARD_POLICY, Made, permitted, refund, standard_issuer
+from tests.support.revised import activated, demand_one_revision, rewritten, spans_of
 from tests.support.service import Service, answer
 
 NEVER = """
@@ -14,13 +16,6 @@ NEVER = """
 @say("The owner stopped refunds.")
 forbid (principal, action in Action::"permit", resource is Order);
 """
-
-
-def rewrite(path: Path, text: str) -> None:
-    """Write a file as an editor does: whole, under its own name."""
-    fresh = path.with_suffix(".new")
-    fresh.write_text(text, encoding="utf-8")
-    os.replace(fresh, path)  # noqa: PTH105
 
 
 @pytest.fixture(name="service")
@@ -34,30 +29,55 @@ def _made(tmp_path: Path, service: Service) -> Made:
     return standard_issuer(tmp_path / "f0", port=service.port)
 
 
-@pytest.mark.spec("POL-05", "ADM-01")
-def test_a_policy_written_after_the_permit_stops_the_commit_in_an_open_process(
+@pytest.mark.spec("POL-05", "POL-07", "ADM-01")
+def test_a_policy_activated_after_the_permit_stops_the_commit_in_an_open_process(
     made: Made, service: Service
 ) -> None:
     with made.open() as issuer:
         effect = permitted(refund(issuer))
-        rewrite(made.folder / "policies" / "policies.cedar", STANDARD_POLICY + NEVER)
+        rewritten(made.folder / "policies" / "policies.cedar", STANDARD_POLICY + NEVER)
+        activated(made.profile)
         stopped = issuer.commit(effect)
         assert (stopped.code, stopped.say) == ("denied", "The owner stopped refunds.")
         assert service.connections == 0
-        rewrite(made.folder / "policies" / "policies.cedar", STANDARD_POLICY)
+        rewritten(made.folder / "policies" / "policies.cedar", STANDARD_POLICY)
+        activated(made.profile)
         assert issuer.commit(effect).code == "succeeded"
+        in_force = demand_one_revision(spans_of(issuer))
+    assert service.connections == 1
+    assert (len(in_force), in_force[0]) == (3, in_force[2])
+
+
+@pytest.mark.spec("POL-07")
+def test_a_draft_is_not_in_force_neither_in_an_open_process_nor_in_a_fresh_one(
+    made: Made, service: Service
+) -> None:
+    with made.open() as issuer:
+        effect = permitted(refund(issuer))
+        rewritten(made.folder / "policies" / "policies.cedar", STANDARD_POLICY + NEVER)
+        (made.folder / "policies" / "more.cedar").write_text(NEVER.replace("never", "nor"), encoding="utf-8")
+        rewritten(made.profile, made.profile.read_text(encoding="utf-8").replace('"10m"', '"1m"'))
+        assert issuer.commit(effect).code == "succeeded"
+    with made.open() as fresh:
+        assert refund(fresh, order="o-2").code == "permitted"
+        assert len(demand_one_revision(spans_of(fresh))) == 1
     assert service.connections == 1
 
 
-@pytest.mark.spec("POL-05", "POL-04")
-def test_a_policy_file_that_is_added_counts_and_a_broken_one_leaves_the_good_ones_serving(made: Made) -> None:
+@pytest.mark.spec("POL-04", "POL-07")
+def test_a_broken_draft_stops_no_request_and_is_not_activated(made: Made) -> None:
+    added = made.folder / "policies" / "more.cedar"
+    added.write_text("permit (principal, action, resource)", encoding="utf-8")
     with made.open() as issuer:
-        added = made.folder / "policies" / "more.cedar"
-        added.write_text("permit (principal, action, resource)", encoding="utf-8")
+        with pytest.raises(BundleRefused):
+            Issuer.activate(made.profile)
         assert refund(issuer, order="o-1").code == "permitted"
-        rewrite(added, NEVER)
+        added.write_text(NEVER, encoding="utf-8")
+        activated(made.profile)
         assert refund(issuer, order="o-2").code == "denied"
         added.unlink()
+        assert refund(issuer, order="o-2").code == "denied"
+        activated(made.profile)
         assert refund(issuer, order="o-3").code == "permitted"
 
 
@@ -68,17 +88,18 @@ def test_an_operation_changed_after_the_permit_voids_it_in_an_open_process(
     with made.open() as issuer:
         effect = permitted(refund(issuer))
         text = made.profile.read_text(encoding="utf-8")
-        rewrite(made.profile, text.replace('body = { order = "{order}"', 'body = { ref = "{order}"'))
+        rewritten(made.profile, text.replace('body = { order = "{order}"', 'body = { ref = "{order}"'))
+        activated(made.profile)
         assert issuer.commit(effect).code == "prepare_again"
     assert service.connections == 0
 
 
-@pytest.mark.spec("POL-04")
-def test_a_profile_that_cannot_be_read_changes_nothing_in_an_open_process(
-    made: Made, service: Service
-) -> None:
+@pytest.mark.spec("POL-04", "POL-07")
+def test_a_profile_that_cannot_be_read_changes_nothing(made: Made, service: Service) -> None:
     with made.open() as issuer:
         effect = permitted(refund(issuer))
-        rewrite(made.profile, "this is no profile")
+        rewritten(made.profile, "this is no profile")
         assert issuer.commit(effect).code == "succeeded"
+    with made.open() as fresh:
+        assert refund(fresh, order="o-2").code == "permitted"
     assert service.connections == 1

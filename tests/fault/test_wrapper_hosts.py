@@ -13,6 +13,7 @@ from ledger.model import EffectId, InstantMs
 from tests.support.cases import command
 from tests.support.issuers import Made, budget_line, permitted, standard_issuer
 from tests.support.kills import untouched_state
+from tests.support.revised import activated
 
 DEADLINE_MS = 5 * 60_000
 PLAIN = 'host = { deadline = "5m" }'
@@ -34,6 +35,7 @@ class Ground:
         text = self.made.profile.read_text()
         assert old in text
         self.made.profile.write_text(text.replace(old, new))
+        activated(self.made.profile, clock=lambda: self.now)
 
 
 @pytest.fixture

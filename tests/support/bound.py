@@ -11,8 +11,8 @@ from typing import Final
 from issuer import Issuer
 from issuer.wire import Answer
 from tests.fault.test_attacks import unguarded
-from tests.fault.test_terms import rewrite
 from tests.support.issuers import STANDARD_POLICY, Made, permitted, standard_issuer
+from tests.support.revised import activated, rewritten
 from tests.support.service import Service
 
 PAYMENT: Final = """
@@ -69,11 +69,12 @@ class Stage:
         return self.made.folder / "pages" / "o-1"
 
     def edited(self, old: str, new: str, file: str = "profile.toml") -> Answer:
-        """Commit the payment after the owner changed a text of a file."""
+        """Commit the payment after the owner changed a text of a file and activated that."""
         path = self.made.folder / file
         text = path.read_text("utf-8")
         assert text.count(old) >= 1
-        rewrite(path, text.replace(old, new))
+        rewritten(path, text.replace(old, new))
+        activated(self.made.profile)
         return self.issuer.commit(self.payment)
 
     def restated(self, **changes: object) -> Answer:

@@ -37,7 +37,7 @@ def fixed_binding(profile: str) -> dict[str, object]:
             subject="u-ana",
             actor="agent-7",
             caller="u-ana",
-            revision=house.profile.digest,
+            revision=house.revision,
             invocation_id=None,
         )
         expires = parse_instant(EXPIRY, "expires")
@@ -47,7 +47,7 @@ def fixed_binding(profile: str) -> dict[str, object]:
             "digest": binding_digest(body).hex(),
             "expires_ms": expires,
             "wall": [wall.day, wall.minute_of_day, wall.weekday],
-            "revision": house.profile.digest,
+            "revision": house.revision,
             "contract": operation.contract,
             "bundle": house.bundle.digest,
         }

@@ -50,6 +50,13 @@ def approved_once_more(room: Room) -> None:
     add_approval(room.raw, room.id_of(S.DECLINED))
 
 
+def permitted_unasked(room: Room) -> None:
+    """Permit an effect that waited for nobody as if it had been approved."""
+    prepared = room.made.effects[S.PREPARED]
+    add_permit(room.raw, prepared.effect_id, 1, tier="approval")
+    raw_move(room.raw, prepared, S.PERMITTED)
+
+
 def permitted_as_issued(room: Room) -> None:
     """Permit an approved effect with a permit that no approval is behind."""
     waiting = room.made.effects[S.AWAITING_APPROVAL]
@@ -84,4 +91,5 @@ AUTHORITY_ATTEMPTS: list[tuple[str, str, Callable[[Room], object]]] = [
     ("guard:permitted_without_approval", "nobody said yes", lambda room: raw_move(
         room.raw, room.made.effects[S.AWAITING_APPROVAL], S.PERMITTED, without=(add_approval,))),
     ("guard:permitted_without_approval", "by another tier", permitted_as_issued),
+    ("guard:permitted_without_approval", "nobody was asked", permitted_unasked),
 ]  # fmt: skip

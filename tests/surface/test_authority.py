@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.issuers import budget_line, permitted, refund, standard_issuer
+from tests.support.revised import activated
 from tests.support.service import Service, answer
 
 HINTS = (
@@ -83,6 +84,7 @@ def test_the_effect_of_another_account_reads_exactly_like_a_missing_one(tmp_path
         effect = permitted(refund(issuer))
     mine = made.profile.read_text()
     made.profile.write_text(mine.replace(f"uid:{os.getuid()}", "uid:4294967294"))
+    activated(made.profile)
     with made.open() as issuer:
         for use in (issuer.show, issuer.timeline, issuer.commit, issuer.admit, issuer.request_held):
             told = use(effect)
@@ -90,5 +92,6 @@ def test_the_effect_of_another_account_reads_exactly_like_a_missing_one(tmp_path
         told = issuer.report(effect, "clm_mine", succeeded=True)
         assert told.code == "not_found"
     made.profile.write_text(mine)
+    activated(made.profile)
     with made.open() as issuer:
         assert (issuer.show(effect).state, budget_line(issuer, "t1")["reserved"]) == ("permitted", 0)

@@ -14,6 +14,7 @@ from issuer.profile import ProfileRefused
 from ledger.errors import Fault
 from policies import BundleRefused
 from tests.support.issuers import Made, permitted, refund, standard_issuer
+from tests.support.revised import demand_one_revision, spans_of
 from tests.support.service import Service
 from tests.support.shell import issuer_here
 
@@ -70,7 +71,7 @@ def each_key(mode: int) -> Break:
     return change
 
 
-BROKEN: list[tuple[str, Break, str, int, str]] = [
+DRAFTS: list[tuple[str, Break, str, int, str]] = [
     ("an unknown key", rewrite("lifetime = ", "lifetme = "), "malformed", 2, 'Did you mean "lifetime"?'),
     ("its place", rewrite("lifetime = ", "lifetme = "), "malformed", 2, "profile.toml:17:1: class.refund.lifetme"),
     ("an impossible bound", rewrite("permits = 100 ", "permits = 300 "), "malformed", 2, "class.refund.per_task"),
@@ -78,13 +79,17 @@ BROKEN: list[tuple[str, Break, str, int, str]] = [
     ("a float", rewrite('"USD.cent" = 500', '"USD.cent" = 500.0'), "malformed", 2, "whole number"),
     ("a duplicate key", rewrite("format = 1", "format = 1\nformat = 1"), "malformed", 2, "profile.toml:3:"),
     ("a cost without a bound", rewrite("[1, 1_000_000]", "[-5, 1_000_000]"), "malformed", 2, "operation.refund"),
-    ("no profile", lambda f: (f / "profile.toml").unlink(), "malformed", 2, "run `issuer init FOLDER`"),
     ("no policies", lambda f: shutil.rmtree(f / "policies"), "malformed", 2, "cannot be read"),
     ("a broken policy", lambda f: (f / "policies" / "b.cedar").write_text("permit ("), "malformed", 2, "b.cedar:1:"),
     ("a policy of the wrong type", lambda f: (f / "policies" / "b.cedar").write_text(
         '@id("b") permit (principal, action == Action::"issue", resource is Order)'
         ' when { context.cost["USD.cent"] <= "500" };'), "malformed", 2, "b.cedar:1:"),
     ("a sink that was never registered", rewrite("sink.local", "sink.other"), "unsupported", 7, "not supported yet"),
+]  # fmt: skip
+"""What is wrong with the files of the owner: nobody can activate them, and what is in force goes on."""
+
+BROKEN: list[tuple[str, Break, str, int, str]] = [
+    ("no profile", lambda f: (f / "profile.toml").unlink(), "malformed", 2, "run `issuer init FOLDER`"),
     ("no key folder", lambda f: shutil.rmtree(f / "keys"), "keys_unavailable", 8, "missing"),
     ("a key that others can read", each_key(0o640), "keys_unavailable", 8, "open to others"),
     ("a key that the world can read", each_key(0o604), "keys_unavailable", 8, "open to others"),
@@ -103,9 +108,6 @@ def everything_in(folder: Path) -> dict[str, tuple[int, bytes]]:
         for path in sorted(folder.rglob("*"))
         if not path.name.endswith(("-shm", "-wal", ".lock"))
     }
-
-
-READABLE = {"no policies", "a broken policy", "a policy of the wrong type"}
 
 
 @pytest.mark.parametrize(
@@ -128,20 +130,39 @@ def test_a_broken_setup_is_told_and_left_alone(
     before, anchored = everything_in(folder), sink.read_bytes()
     for command, stdin in ((("list",), b""), (ASK, PAYLOAD), (("commit", effect), b"")):
         ran = issuer_here("--json", *command, at=folder, stdin=stdin)
-        if what in READABLE and command == ("list",):
-            # What is on record can be read without the owner's policies (LED-04).
-            assert (ran.exit, ran.code, ran.err) == (0, "found", "")
-            continue
         assert (ran.exit, ran.code, ran.err) == (exit_code, code, ""), (what, command)
-        say = ran.answer["say"]
-        assert words in say
-        first, *findings = say.splitlines()
-        assert first.endswith(".")
-        assert all(re.match(r"\S+:\d+:\d+: ", finding) for finding in findings), findings
+        _demand_sentence(ran.answer["say"], words)
     if code != "malformed" or (folder / "profile.toml").exists():
         assert _code_by_api(folder) == code
     assert everything_in(folder) == before
     assert sink.read_bytes() == anchored
+
+
+def _demand_sentence(say: str, words: str) -> None:
+    assert words in say
+    first, *findings = say.splitlines()
+    assert first.endswith(".")
+    assert all(re.match(r"\S+:\d+:\d+: ", finding) for finding in findings), findings
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "exit_code", "words"), [row[1:] for row in DRAFTS], ids=[row[0] for row in DRAFTS]
+)
+@pytest.mark.spec("POL-04", "POL-07", "SUR-01", "SUR-02")
+def test_a_broken_draft_is_told_where_it_is_activated_and_what_is_in_force_goes_on(
+    copy: tuple[Path, str], change: Break, code: str, exit_code: int, words: str
+) -> None:
+    folder, effect = copy
+    change(folder)
+    ran = issuer_here("--json", "activate", at=folder)
+    assert (ran.exit, ran.code, ran.err) == (exit_code, code, "")
+    _demand_sentence(ran.answer["say"], words)
+    assert _code_by_api(folder) == "opened"
+    with Issuer.open(folder / "profile.toml") as issuer:
+        assert issuer.request_held(effect).code == "permitted"
+        story = issuer._house.ledger.read(lambda view: view.story(issuer._house.ledger.ledger_id))
+        assert [span.name for span in story][-1] == "refused"
+        assert len(demand_one_revision(spans_of(issuer))) == 1
 
 
 def _code_by_api(folder: Path) -> str:

@@ -367,27 +367,22 @@ def test_what_could_be_better_is_a_hint_and_no_problem(
 ) -> None:
     text = STANDARD_PROFILE.replace("@UID@", str(os.getuid())).replace("@PORT@", "9")
     text = text.replace('path = "audit"', f'path = "{tmp_path / "f0" / "audit"}"')
-    later = '\nafter_approval = "commit"'
-    text = text.replace('key_kept = "24h" }', f'key_kept = "24h" }}{later}')
+    text += '[notify.desk]\ncommand = ["/no/such/program"]\non = ["frozen"]\n'
     made = made_issuer(tmp_path / "f0", text, {"p.cedar": STANDARD_POLICY})
-    text = text.replace(later, "")
-    noted = made.profile.read_text()
-    made.profile.write_text(text)
     with made.open() as issuer:
         open_task(issuer, "org", budget={"USD.cent": 10}, subject="u-ana", actors=["agent-7"])
         effect = permitted(issuer.request("publish", {"name": "one"}, task="org", actor="agent-7"))
         assert issuer.admit(effect).code == "admitted"
-    made.profile.write_text(noted)
     monkeypatch.setattr(storage, "now_ms", lambda: now_ms() + HOUR_MS)
     ran = issuer_here("doctor", "--json", at=made.folder)
     found = findings(ran)
     assert (ran.exit, ran.code) == (0, "found")
     assert "lies in the issuer's own folder" in found["anchor"][0]["says"]
-    assert "operation.refund.after_approval" in found["unserved"][0]["says"]
+    assert "The command of notify.desk is no program" in found["notices"][0]["says"]
     assert "1 admission open, 1 overdue." in found["admissions"][0]["says"]
     assert all(
         found[name][0]["ok"] is True and found[name][0]["next"]
-        for name in ("anchor", "unserved", "admissions")
+        for name in ("anchor", "notices", "admissions")
     )
     assert "hint     anchor: " in issuer_here("doctor", at=made.folder).out
 

@@ -19,6 +19,7 @@ from issuer.starter import FAMILIES, family_files, first_steps, starter_profile
 from issuer.terms import load_policies
 from policies import ACTS
 from tests.support.policy_cases import Case, Judge, read_cases
+from tests.support.revised import activated
 from tests.support.service import Service, answer
 from tests.support.shell import HOUSE, Ran, issuer_here, issuer_process
 from tests.surface.test_cli_init import everything_in, owned_profile
@@ -281,6 +282,7 @@ def test_a_deletion_waits_for_a_person_and_cannot_be_dispatched_before(
     assert not (house / "gone").exists()
     by_itself = '@id("by-itself") permit (principal is Actor, action == Action::"issue", resource is Record);'
     (house / "policies" / "wider.cedar").write_text(by_itself)  # the class says no, whatever a policy says
+    activated(house / "profile.toml")
     wider = asked(house, "delete_record", {"table": "leads", "record": 8})
     assert (wider.exit, wider.code) == (4, "awaiting_approval")
 
@@ -304,6 +306,7 @@ def test_an_invoice_is_paid_once_where_the_owner_has_named_the_service(
     text = profile.read_text()
     assert text.count("https://bank.example") == 2
     profile.write_text(text.replace("https://bank.example", service.url))
+    activated(profile)
     token = house / "credentials" / "bank_token"
     token.touch(mode=0o600)
     token.write_text("not-a-token\n")

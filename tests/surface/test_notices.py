@@ -21,7 +21,7 @@ from ledger.model import InstantMs
 from tests.support.canaries import found_in
 from tests.support.issuers import HOUR_MS, Made, permitted, refund, standard_issuer
 from tests.support.service import Service, accept_then_close, answer
-from tests.support.shell import issuer_here
+from tests.support.shell import issuer_here, issuer_process
 
 PATIENCE_S = 20.0
 ON = '["awaiting_approval", "outcome_unknown", "frozen", "sink_down", "nearly_full"]'
@@ -159,8 +159,10 @@ def test_what_is_wrong_with_the_issuer_is_told_once_an_hour(tmp_path: Path) -> N
         made.sink.with_suffix(".away").rename(made.sink)
     with made.open(clock=lambda: InstantMs(now_ms() + HOUR_MS)) as later:
         later.clock_accept()
-        assert later.task_freeze("t1").code == "frozen"
-    assert [told["notice"] for told in told_in(made)] == ["frozen", "sink_down", "frozen"]
+        assert later.freeze("actor", "agent-8").code == "suspended_now"
+    told = told_in(made)
+    assert [one["notice"] for one in told] == ["frozen", "sink_down", "frozen"]
+    assert told[2]["reference"] == "actor:agent-8"
 
 
 @pytest.mark.spec("LED-02")
@@ -225,6 +227,21 @@ def test_a_command_that_hangs_is_waited_for_by_nobody_and_dead_at_its_deadline(
         assert failures(made) == [{"mail": "deadline_passed"}]
         assert len(told_in(made)) == 1, "the other place was told meanwhile"
     awaited(lambda: not any(_runs(number) for number in numbers))
+
+
+@pytest.mark.spec("APP-01", "SUR-03")
+def test_the_command_line_ends_with_its_answer_and_the_notice_goes_on(tmp_path: Path) -> None:
+    made = made_with(
+        tmp_path, mail=script(tmp_path / "tell", f'echo $$ >"{tmp_path}/pid-$$"\nexec sleep 300')
+    )
+    asked = ("request", "refund", "--task", "t1", "--actor", "agent-7", "--payload", "-", "--json")
+    ran = issuer_process(*asked, at=made.folder, stdin=b'{"order": "o-1", "amount": 900}')
+    assert (ran.code, ran.err) == ("awaiting_approval", "")
+    assert under_way(made), "the process ended while its notice was on the way"
+    awaited(lambda: list(tmp_path.glob("pid-*")))
+    for courier in _couriers(made):
+        os.kill(courier, signal.SIGTERM)
+    assert failures(made) == [{"courier": "ended"}]
 
 
 def _runs(number: int) -> bool:

@@ -9,8 +9,10 @@ import pytest
 from issuer.profile import UNSERVED, unserved_reason
 from issuer.setup import initialise
 from tests.support.issuers import STANDARD_PROFILE, Made, permitted, refund, standard_issuer
+from tests.support.revised import activated
 from tests.support.service import Service
 from tests.support.shell import HOUSE, Ran, issuer_here
+from tests.support.ssh import ED25519_TOUCH, touch_key
 from tests.support.witness import Seen, assert_nothing_but_a_refusal, witness
 
 EXPERIENCE = Path(os.environ.get("PERMIT_VECTORS", HOUSE.parent / "shared" / "vectors")).parent / "experience"
@@ -25,10 +27,6 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
     "audit.sink.*": ("audit.sink.siem", {"[person]": f"{OTLP}\n[person]"}),
     "audit.checkpoint": ("audit.checkpoint", {"[person]": f"{CHECKPOINT}\n[person]"}),
     "person.*.login": ("person.u-ben.login", {"[actor]": f"{PERSON}\n[actor]"}),
-    "operation.*.after_approval": (
-        "operation.refund.after_approval",
-        {PROVES: f'{PROVES}\nafter_approval = "commit"'},
-    ),
 }
 """Per pattern: the key as it is named, and the texts of the profile that are changed to use it."""
 
@@ -66,6 +64,7 @@ def test_it_is_refused_by_its_key_and_nothing_is_prepared_or_sent(tmp_path: Path
             assert text.count(old) == 1
             text = text.replace(old, new)
         made.profile.write_text(text)
+        activated(made.profile)
         keys = {key}
         before = witness(made)
         _assert_unsupported(_request(made, "refund", REFUND), keys)
@@ -100,6 +99,9 @@ def test_the_profile_of_the_experience_is_read_and_what_it_promises_is_not_ignor
     folder = tmp_path / "acme"
     shutil.copytree(EXPERIENCE, folder)
     text = (folder / "profile.toml").read_text()
+    (folder / "people").mkdir()
+    for name in ("alice", "bob", "carol"):
+        (folder / "people" / f"{name}.pub").write_text(touch_key(ED25519_TOUCH).line)
     assert 'mode     = "strict"' in text
     strict = issuer_here("init", "acme", "--json", at=tmp_path)
     assert (strict.exit, strict.code) == (7, "unsupported")

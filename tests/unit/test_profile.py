@@ -303,10 +303,7 @@ def test_what_is_not_served_yet_is_named_key_by_key() -> None:
     profile = parsed()
     everywhere = ("mode", "audit.sink.far", "audit.checkpoint", "person.yuki.login")
     assert unserved(profile, None) == everywhere
-    assert unserved(profile, "pay") == (
-        *everywhere,
-        "operation.pay.after_approval",
-    )
+    assert unserved(profile, "pay") == everywhere
     assert unserved(profile, "remove") == everywhere
     assert unserved(profile, "ship") == everywhere
     for key in unserved_anywhere(profile):
@@ -315,11 +312,6 @@ def test_what_is_not_served_yet_is_named_key_by_key() -> None:
         unserved(profile, "nothing")
     with pytest.raises(KeyError):
         unserved_reason("person.kenji.key")
-
-
-def test_an_operation_is_not_blamed_for_another_whose_name_begins_alike() -> None:
-    profile = parsed(FULL.replace("[operation.ship]", "[operation.pa]"))
-    assert "operation.pay.after_approval" not in unserved(profile, "pa")
 
 
 def test_a_profile_is_loaded_from_disk_with_the_registry_beside_it(tmp_path: Path) -> None:

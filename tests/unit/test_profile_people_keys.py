@@ -7,6 +7,7 @@ import pytest
 
 from issuer.profile import FindingCode, Profile, ProfileRefused, load_profile, parse_profile
 from issuer.profile.limits import REGISTRY_BYTES_MAX
+from tests.support.issuers import standard_issuer
 from tests.support.ssh import ED25519_TOUCH, make_key, needs_ssh_keygen, touch_key
 from tests.unit.test_profile import CSV, FULL, KENJI
 
@@ -126,6 +127,14 @@ def test_a_missing_file_is_an_error_where_a_person_names_it(tmp_path: Path) -> N
             load_profile(path)
         assert [finding.key for finding in caught.value.findings] == ["person.kenji.key"]
         assert words in str(caught.value)
+
+
+@pytest.mark.spec("SEC-03")
+def test_nobody_gets_a_key_from_init(tmp_path: Path) -> None:
+    made = standard_issuer(tmp_path / "f0", port=9)
+    assert load_profile(made.profile).keys == {}
+    files = [path for path in made.folder.rglob("*") if path.is_file()]
+    assert not [path.name for path in files if path.suffix == ".pub" or b"PRIVATE KEY" in path.read_bytes()]
 
 
 @needs_ssh_keygen

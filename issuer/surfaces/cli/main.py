@@ -21,6 +21,7 @@ from issuer.surfaces.cli.options import (
     whole_pairs,
 )
 from issuer.surfaces.cli.reconciling import acknowledge, reconcile
+from issuer.surfaces.cli.revisions import activate, revisions
 from issuer.surfaces.cli.revoking import actor_group, freeze, host_group, person_group, revoke, thaw
 from issuer.surfaces.cli.running import run_with_issuer, trouble
 from issuer.surfaces.cli.tasks import task_group
@@ -214,6 +215,13 @@ def audit_timeline(settings: Settings, effect: str) -> None:
     run_with_issuer(settings, lambda issuer: issuer.timeline(effect), reading=True)
 
 
+@audit.command("changes")
+@common
+def audit_changes(settings: Settings) -> None:
+    """Show every change of authority: revisions, tasks, stops, credentials, keys, sinks, restores."""
+    run_with_issuer(settings, lambda issuer: issuer.audit_changes(), reading=True)
+
+
 @group.group()
 @common
 def ledger(settings: Settings) -> None:
@@ -303,6 +311,8 @@ def clock_accept(settings: Settings) -> None:
     run_with_issuer(settings, lambda issuer: issuer.clock_accept())
 
 
+group.add_command(activate)
+group.add_command(revisions)
 group.add_command(reconcile)
 group.add_command(acknowledge)
 group.add_command(revoke)

@@ -8,6 +8,7 @@ import pytest
 from issuer import Issuer
 from issuer.caller import Caller
 from issuer.clock import now_ms
+from issuer.commands import activate
 from issuer.wire import Answer
 from ledger.errors import LedgerUnavailable
 from ledger.model import InstantMs
@@ -258,3 +259,24 @@ def test_the_host_is_named_as_such(shop: Shop) -> None:
     effect = hosts(shop, "named")
     record = shop.issuer.show(effect).more["record"]
     assert record["caller"] == HOST  # type: ignore[index]
+
+
+@pytest.mark.spec("POL-01", "POL-07", "SEC-02")
+def test_only_whom_the_policies_in_force_let_activate_does_so(tmp_path: Path) -> None:
+    """A draft that gives its own author the role is not what is asked."""
+    with opened_shop(tmp_path / "f0", policy=WITH_ROLES) as shop:
+        text = shop.made.profile.read_text()
+        plain = text.replace('u-ana = { roles = ["owner", "operator"]', 'u-ana = { roles = ["operator"]')
+        shop.made.profile.write_text(plain)
+        activated(shop.made.profile)  # the last act of an owner
+        shop.made.profile.write_text(text)
+        told = activate(shop.made.profile)
+        assert (told.code, told.more["field"]) == ("forbidden", "activate")
+        assert trail(shop.issuer)[-1].attributes["permit.refusal"] == "forbidden"
+
+
+@pytest.mark.spec("SEC-02", "BUD-05")
+def test_a_suspended_owner_activates_nothing(tmp_path: Path) -> None:
+    with opened_shop(tmp_path / "f0", policy=STANDARD_POLICY) as shop:
+        assert shop.issuer.suspend("person", "u-ana").code == "suspended_now"
+        assert activate(shop.made.profile).code == "forbidden"

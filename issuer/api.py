@@ -4,43 +4,74 @@ A no is an answer, never an exception; what is raised is a fault in setting up. 
 threads, and must be opened anew in a forked child.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Self
 
+from audit import Sink
 from issuer import commands
+from issuer.caller import local_caller
+from issuer.clock import now_ms
 from issuer.commands.task_scope import ScopeAsk
-from issuer.commands.tasks import NewTask, said_of
+from issuer.commands.tasks import NewTask
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
 from issuer.handle import Handle
 from issuer.operations.admitted_code import Factory
 from issuer.places import Places
+from issuer.terms import CurrentTerms
 from issuer.wire import Answer
-from ledger.model import InstantMs
-
-TURNS_MAX: Final = 3
-"""How often a command is run where the owner activates a revision under it each time."""
+from issuer.wiring import open_house, span_recorder
+from ledger.model import InstantMs, LedgerId
+from ledger.port import SpanRecorder
+from ledger.timekeeping import Uptime
 
 
 class Issuer(Handle):
-    """One open issuer and who calls it: the account of this process, or a host or actor by its token."""
+    """One open issuer, its commands as methods."""
 
-    @property
-    def name(self) -> str:
-        """The issuer's name and the first digits of its ledger id."""
-        return self._house.issuer
+    @classmethod
+    def open(
+        cls,
+        profile: str | Path,
+        *,
+        clock: Callable[[], InstantMs] = now_ms,
+        uptime: Callable[[], Uptime] | None = None,
+        recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
+        observe: Callable[[str], None] = lambda _step: None,
+        further_sinks: Sequence[Sink] = (),
+        adapters: Mapping[str, Factory] = MappingProxyType({}),
+        reading: bool = False,
+        token: str | None = None,
+    ) -> Self:
+        """Open the issuer whose profile is at `profile`.
 
-    @property
-    def mode(self) -> str:
-        """`strict` or `ordinary` (OPR-03)."""
-        return self._house.mode
+        `clock`, `uptime`, `recorder`, `observe` and `further_sinks` are for embedding hosts and tests: the time in
+        milliseconds, the time since the machine began (by itself it goes with the machine's own clock), the maker of
+        spans, who is told each numbered step, and sinks beside the profile's own. `adapters` are makers of adapters, by
+        name, for operations with `python`; each is held to the admitted digest, as an installed one is (OPR-02).
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The action classes that the owner declared: what a root task can name (BUD-06)."""
-        return tuple(self._house.profile.classes)
+        With `reading` it is opened to look at what is on record: nothing is permitted, and broken policies are no
+        obstacle. With `token` whoever it belongs to calls; whether it counts is asked at each command (SEC-02).
+
+        Raises:
+            ProfileRefused, BundleRefused, EngineUnfit, SetupError, Fault: it cannot be used; nothing was changed.
+        """
+        house = open_house(
+            Path(profile),
+            clock=clock,
+            uptime=uptime,
+            recorder=recorder,
+            observe=observe,
+            further_sinks=further_sinks,
+            adapters=adapters,
+            reading=reading,
+        )
+        places = Places(Path(profile).absolute())
+        current = CurrentTerms(house, places, adapters, reading=reading)
+        caller = local_caller(house.profile)
+        return cls(house, caller, current.house, lambda: current.trouble, token=token)
 
     def task_open(
         self,
@@ -69,7 +100,19 @@ class Issuer(Handle):
             expires_ms=expires_ms,
             scope=ScopeAsk(classes=classes, operations=operations, resources=resources),
         )
-        return self._done("task-open", lambda visit: commands.task_open(visit, ask), **said_of(ask))
+        return self._done(
+            "task-open",
+            lambda visit: commands.task_open(visit, ask),
+            name=name,
+            budget=budget,
+            expires_ms=expires_ms,
+            parent=parent,
+            subject=subject,
+            actors=actors,
+            classes=classes,
+            operations=operations,
+            resources=resources,
+        )
 
     def clock_accept(self) -> Answer:
         """Believe the clock as it reads now, after it ran behind or jumped ahead (PER-03)."""
@@ -339,6 +382,14 @@ class Issuer(Handle):
         """Show the whole story of one effect."""
         return self._done("audit-timeline", lambda visit: commands.timeline_of(visit, effect))
 
+    def host_token(self, name: str) -> Answer:
+        """Make a host's credential, shown once in `more.token`; the one before is void (SEC-02)."""
+        return self._done("host-token", lambda visit: commands.host_token(visit, name), name=name)
+
+    def actor_token(self, name: str) -> Answer:
+        """Make an actor's own credential, shown once in `more.token`; the one before is void (SEC-02)."""
+        return self._done("actor-token", lambda visit: commands.actor_token(visit, name), name=name)
+
     def revisions(self) -> Answer:
         """List every revision of the owner's files that was put in force, newest first (POL-07)."""
         places = Places(Path(self._house.profile.where).absolute())
@@ -365,13 +416,21 @@ class Issuer(Handle):
         """
         return commands.activate(Path(profile), revision, adapters=adapters)
 
-    def host_token(self, name: str) -> Answer:
-        """Make a host's credential, shown once in `more.token`; the one before is void (SEC-02)."""
-        return self._done("host-token", lambda visit: commands.host_token(visit, name), name=name)
+    def keys_list(self) -> Answer:
+        """Show the issuer's own keys: id, state, since when, and the live permits that each still opens (SEC-03)."""
+        return self._done("keys-list", commands.keys_list)
 
-    def actor_token(self, name: str) -> Answer:
-        """Make an actor's own credential, shown once in `more.token`; the one before is void (SEC-02)."""
-        return self._done("actor-token", lambda visit: commands.actor_token(visit, name), name=name)
+    def keys_rotate(self) -> Answer:
+        """Make a new active key; permits of the one before stay valid until they expire."""
+        return self._done("keys-rotate", commands.keys_rotate)
+
+    def keys_retire(self, key: str) -> Answer:
+        """Let `key` (8 hex digits) open no permit any more."""
+        return self._done("keys-retire", lambda visit: commands.keys_retire(visit, key), key=key)
+
+    def keys_revoke(self, key: str) -> Answer:
+        """Revoke the compromised `key` (8 hex digits): its permits are void, what it signed is signed anew."""
+        return self._done("keys-revoke", lambda visit: commands.keys_revoke(visit, key), key=key)
 
     @staticmethod
     def ledger_check(profile: str | Path) -> Answer:

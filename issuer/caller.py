@@ -143,7 +143,7 @@ def actor_caller(name: str, account: str, *, digest: str | None = None) -> Calle
 
 def local_caller(profile: Profile) -> Caller:
     """Return the caller of an embedded run: whoever's account this process runs under."""
-    account = f"uid:{os.getuid()}"
+    account = nameless_caller().account
     for name, person in profile.people.items():
         if person.login == account:
             return person_caller(profile, name, account)
@@ -153,10 +153,10 @@ def local_caller(profile: Profile) -> Caller:
     for name, actor in profile.actors.items():
         if actor.login == account:
             return actor_caller(name, account)
-    return account_caller()
+    return nameless_caller()
 
 
-def account_caller() -> Caller:
-    """Return the account that this process runs under, by no name of any profile."""
+def nameless_caller() -> Caller:
+    """Return the account of this process as a caller that no profile has told anything of."""
     account = f"uid:{os.getuid()}"
     return Caller(name=account, account=account, roles=())

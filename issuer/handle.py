@@ -1,36 +1,33 @@
-"""An open issuer before any command: how it is opened, who calls, under which revision, and how it is let go of.
+"""One open issuer in somebody's hands: who calls, under which revision, and with whose signature (SEC-02, POL-07).
 
-Rules: POL-07 (a command that was decided under terms of yesterday is run again), SEC-02 (who calls is a claim until the
-edge of the command has proven it). Next: `issuer.api` has the commands.
+Each command is run under the revision that is in force as it begins, and once more where another was activated under
+it; a credential is looked up at each command, and a signature is good for one. It decides nothing else.
+Next: `issuer.api`, the commands themselves.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from types import MappingProxyType, TracebackType
+from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import Final, Self
 
-from audit import Sink
 from issuer import answering
-from issuer.caller import Caller, local_caller
-from issuer.clock import now_ms
+from issuer.caller import Caller
 from issuer.closing import let_go
-from issuer.coming import BY_ACCOUNT, Coming, stated_instead
-from issuer.flow.signed_act import act_statement
+from issuer.errors import SetupError
+from issuer.flow.signed_act import act_statement, with_signature
 from issuer.house import House, SignedText, Visit
-from issuer.operations.admitted_code import Factory
-from issuer.places import Places
 from issuer.revised import RevisionMoved
-from issuer.terms import CurrentTerms
+from issuer.tokens import presented_caller, read_token
 from issuer.wire import Answer
-from issuer.wiring import open_house, span_recorder
 from ledger.errors import LedgerUnavailable
-from ledger.model import InstantMs, LedgerId
-from ledger.port import SpanRecorder
-from ledger.timekeeping import Uptime
 
 TURNS_MAX: Final = 3
 """How often a command is run where the owner activates a revision under it each time."""
+
+
+class _StatedInstead(Exception):  # noqa: N818 - ends a command where its statement was wanted
+    def __init__(self, statement: str) -> None:
+        super().__init__()
+        self.statement = statement
 
 
 class Handle:
@@ -42,63 +39,39 @@ class Handle:
         caller: Caller,
         current: Callable[[], House],
         trouble: Callable[[], LedgerUnavailable | None] = lambda: None,
-        coming: Coming = BY_ACCOUNT,
+        *,
+        token: str | None = None,
+        text: SignedText | None = None,
+        stated_by: str | None = None,
     ) -> None:
-        """Use `Issuer.open`; `current` gives the house under the revision in force, `trouble` why it is not that."""
+        """Use `Issuer.open`; `current` gives the house under the revision in force, `trouble` why it is not that.
+
+        With `token` the caller is whoever that belongs to, under the profile that is then in force.
+        """
         self._house = house
         self._caller = caller
-        self._coming = coming
         self._current = current
         self._trouble = trouble
+        self._token = token
+        self._text = text
+        self._stated_by = stated_by
 
-    @classmethod
-    def open(
-        cls,
-        profile: str | Path,
-        *,
-        clock: Callable[[], InstantMs] = now_ms,
-        uptime: Callable[[], Uptime] | None = None,
-        recorder: Callable[[LedgerId], SpanRecorder] = span_recorder,
-        observe: Callable[[str], None] = lambda _step: None,
-        further_sinks: Sequence[Sink] = (),
-        adapters: Mapping[str, Factory] = MappingProxyType({}),
-        reading: bool = False,
-        token: str | None = None,
+    def _beside(
+        self, *, token: str | None = None, text: SignedText | None = None, stated_by: str | None = None
     ) -> Self:
-        """Open the issuer whose profile is at `profile`.
-
-        `clock`, `uptime`, `recorder`, `observe` and `further_sinks` are for embedding hosts and tests: the time in
-        milliseconds, the time since the machine began (by itself it goes with the machine's own clock), the maker of
-        spans, who is told each numbered step, and sinks beside the profile's own. `adapters` are makers of adapters, by
-        name, for operations with `python`; each is held to the admitted digest, as an installed one is (OPR-02).
-
-        With `reading` it is opened to look at what is on record: nothing is permitted, and broken policies are no
-        obstacle. With `token` whoever it belongs to calls; whether it counts is asked at each command (SEC-02).
-
-        Raises:
-            ProfileRefused, BundleRefused, EngineUnfit, SetupError, Fault: it cannot be used; nothing was changed.
-        """
-        house = open_house(
-            Path(profile),
-            clock=clock,
-            uptime=uptime,
-            recorder=recorder,
-            observe=observe,
-            further_sinks=further_sinks,
-            adapters=adapters,
-            reading=reading,
+        return type(self)(
+            self._house,
+            self._caller,
+            self._current,
+            self._trouble,
+            token=token,
+            text=text,
+            stated_by=stated_by,
         )
-        places = Places(Path(profile).absolute())
-        current = CurrentTerms(house, places, adapters, reading=reading)
-        coming = BY_ACCOUNT if token is None else Coming(token=token)
-        return cls(house, local_caller(house.profile), current.house, lambda: current.trouble, coming)
-
-    def _coming_as(self, coming: Coming) -> Self:
-        return type(self)(self._house, self._caller, self._current, self._trouble, coming)
 
     def as_caller(self, *, token: str) -> Self:
         """Return another handle on this issuer, for whoever `token` belongs to; closing either closes both."""
-        return self._coming_as(Coming(token=token))
+        return self._beside(token=token)
 
     def signed(self, signature: str, statement: str) -> Self:
         """Return a handle for one act that a person signed: `issuer.signed(signature, statement).task_close("t1")`.
@@ -107,7 +80,7 @@ class Handle:
         `ssh-keygen -Y sign -n permit-issuer`. It is good for that command with those arguments, once.
         """
         text = SignedText(signature=signature, statement=statement)
-        return self._coming_as(replace(self._coming, text=text))
+        return self._beside(token=self._token, text=text)
 
     def act_statement(self, command: str, arguments: Mapping[str, object], person: str) -> str:
         """Return what `person` signs for `command` (as refusals name it) with `arguments`, good for ten minutes.
@@ -125,10 +98,21 @@ class Handle:
             RefusedError: the profile has no such person.
             SetupError: `call` gives no command.
         """
-        return stated_instead(lambda: call(self._coming_as(Coming(stated_by=person))))
+        try:
+            call(self._beside(stated_by=person))
+        except _StatedInstead as stated:
+            return stated.statement
+        raise SetupError("no_command", "There is no command to sign.")
 
     def _visit(self, command: str, **arguments: object) -> Visit:
-        return self._coming.visit(self._current(), self._caller, command, arguments)
+        house = self._current()
+        if self._stated_by is not None:
+            raise _StatedInstead(act_statement(house, command, arguments, self._stated_by))
+        caller, token = self._caller, self._token
+        if token is not None:
+            caller = presented_caller(house.profile, read_token(token))
+        visit = Visit(house=house, caller=caller, command=command)
+        return visit if self._text is None else with_signature(visit, self._text, arguments)
 
     def _done(self, command: str, run: Callable[[Visit], Answer], **arguments: object) -> Answer:
         """Run a command under the revision in force, and once more where another was activated meanwhile (POL-07)."""
@@ -141,6 +125,21 @@ class Handle:
         say = "The owner's files are being changed too quickly to decide anything; try again."
         moved = LedgerUnavailable("revision_moved", say)
         return answering.faulted(self._house, self._trouble() or moved)
+
+    @property
+    def name(self) -> str:
+        """The issuer's name and the first digits of its ledger id."""
+        return self._house.issuer
+
+    @property
+    def mode(self) -> str:
+        """`strict` or `ordinary` (OPR-03)."""
+        return self._house.mode
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The action classes that the owner declared: what a root task can name (BUD-06)."""
+        return tuple(self._house.profile.classes)
 
     def close(self) -> None:
         """Let go of everything, within `issuer.closing.CLOSE_BUDGET_S` seconds (INV-03).

@@ -9,7 +9,7 @@ Next: `issuer.wiring` puts the terms into a house.
 
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -48,8 +48,6 @@ class Terms:
     directory: Directory
     operations: Mapping[str, Operation]
     units: tuple[Unit, ...]
-    late_bundle: Callable[[], Bundle] | None = None
-    """The owner's policies where `bundle` permits nothing because only reading is wanted; read when they are asked."""
 
 
 def build_directory(profile: Profile, catalogue: Catalogue) -> Directory:
@@ -100,6 +98,17 @@ def _closed(profile: Profile) -> tuple[Bundle, Directory]:
     return load_bundle(_CLOSED, catalogue), build_directory(profile, catalogue)
 
 
+def late_policies(profile: Profile, places: Places, revision: str) -> Bundle:
+    """Return the owner's policies for a house that only reads, so that people can be asked about; or none that permits.
+
+    They are read when somebody wants to see what is not their own, and broken ones permit nobody (POL-04).
+    """
+    try:
+        return _policies(profile, policy_texts(load_snapshot(places, revision).policies))[0]
+    except (BundleRefused, EngineUnfit, SetupError, LedgerUnavailable, OSError, ValueError):
+        return _closed(profile)[0]
+
+
 def profile_in(files: OwnerFiles, places: Places) -> Profile:
     """Return the profile of a revision; `places` says what its findings are told about.
 
@@ -140,16 +149,7 @@ def terms_of(
         directory=directory,
         operations=built,
         units=all_units(profile),
-        late_bundle=functools.cache(functools.partial(_late, profile, files)) if reading else None,
     )
-
-
-def _late(profile: Profile, files: OwnerFiles) -> Bundle:
-    """Return the owner's policies, for a person who looks at what is not theirs; broken ones permit nobody (POL-04)."""
-    try:
-        return _policies(profile, policy_texts(files.policies))[0]
-    except (BundleRefused, EngineUnfit, SetupError, ValueError):
-        return _closed(profile)[0]
 
 
 class CurrentTerms:
@@ -201,5 +201,9 @@ class CurrentTerms:
             directory=terms.directory,
             operations=terms.operations,
             units=terms.units,
-            late_bundle=terms.late_bundle,
+            late_bundle=(
+                functools.cache(functools.partial(late_policies, terms.profile, self._places, revision))
+                if self._reading
+                else None
+            ),
         )

@@ -6,7 +6,7 @@ AUD-02 (zero required sinks refuse to start; a sink stands where the ledger says
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,9 +23,11 @@ from issuer.instance import Instance
 from issuer.operations.registry import Handed
 from issuer.places import Places
 from issuer.profile import Profile, load_profile
+from issuer.resigning import signed_anew
 from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, KeysUnavailable, ProtectedStore, StorageFault
 from issuer.sealing.authenticator import RingAuthenticator
+from issuer.terms import late_policies
 from issuer.upgrading import upgraded_keys
 from issuer.version import VERSION
 from ledger.errors import LedgerCorrupt, LedgerUnavailable
@@ -214,9 +216,18 @@ def open_house(
             instance=Instance(places.instances, new_instance()),
             ballast=ballast,
             open_anew=open_anew,
+            resign=partial(
+                signed_anew,
+                places=places,
+                ring=ring,
+                recorder=recorder,
+                clock=clock,
+                uptime=_uptime_beside(clock, uptime),
+                observe=observe,
+            ),
             now=clock,
             observe=observe,
-            late_bundle=terms.late_bundle,
+            late_bundle=cache(partial(late_policies, profile, places, revision)) if reading else None,
         )
     except BaseException:
         ledger.close()

@@ -11,6 +11,7 @@ what came later is marked without a name. Pure; nothing but the standard library
 Next: `issuer.approving.rendering`.
 """
 
+import re
 import unicodedata
 from typing import Final
 
@@ -23,9 +24,6 @@ MARKED_MAX: Final = 32
 """Different characters that are named beneath one text; the text itself shows every one of them."""
 
 _UNICODE: Final = unicodedata.ucd_3_2_0
-_ASCII_LAST: Final = 0x7E
-_ASCII_FIRST: Final = 0x20
-
 _REORDERS: Final = frozenset({0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)})
 _HIDDEN: Final = frozenset(
     {
@@ -53,38 +51,44 @@ _LIKE: Final = {
 """Letters of other scripts and signs that most fonts draw like one of ASCII (UTS 39, the common ones)."""
 
 
-def _is_plain(char: str) -> bool:
-    return _ASCII_FIRST <= ord(char) <= _ASCII_LAST
+_ODD: Final = re.compile(r"[^ -~]")
+"""What is not printable ASCII."""
+
+_ATOM: Final = re.compile(r"\\u\{[0-9A-F]+\}|\\.|.")
+"""What may not be torn in two: an escape, or a character."""
+
+_WRITTEN: Final = re.compile(r'[^ -~]|["\\]')
 
 
-def _pieces(text: str) -> list[str]:
-    """Return how each character is written inside the quotes."""
-    return [
-        f"\\{char}" if char in {'"', "\\"} else char if _is_plain(char) else f"\\u{{{ord(char):X}}}"
-        for char in text
-    ]
+def _written(match: re.Match[str]) -> str:
+    char = match[0]
+    return f"\\{char}" if char in {'"', "\\"} else f"\\u{{{ord(char):X}}}"
 
 
 def escaped(text: str) -> str:
     """Return a text as it stands inside the quotes, on one line: printable ASCII only, and of no other text."""
-    return "".join(_pieces(text))
+    return _WRITTEN.sub(_written, text)
 
 
 def quoted_lines(text: str) -> list[str]:
-    """Return a text as one or more quoted pieces of at most about `LINE_CHARS` characters; empty is `""`."""
+    """Return a text as one or more quoted pieces of at most `LINE_CHARS` characters; empty is `""`."""
+    whole = escaped(text)
+    if len(whole) <= LINE_CHARS:
+        return [f'"{whole}"']
     lines, line = [], ""
-    for piece in _pieces(text):
+    for piece in _ATOM.findall(whole):
         if len(line) + len(piece) > LINE_CHARS:
             lines.append(line)
             line = ""
         line += piece
-    lines.append(line)
-    return [f'"{one}"' for one in lines]
+    return [f'"{one}"' for one in (*lines, line)]
 
 
 def marks(text: str) -> list[str]:
     """Return what stands beneath a text that is not plain ASCII: a line for each different character, and for NFC."""
-    odd = sorted({char for char in text if not _is_plain(char)})
+    odd = sorted(set(_ODD.findall(text)))
+    if not odd:
+        return []
     lines = [f"not plain ASCII: {_named(char)}" for char in odd[:MARKED_MAX]]
     if len(odd) > MARKED_MAX:
         lines.append(
@@ -111,4 +115,4 @@ def _named(char: str) -> str:
 def _folded(char: str) -> str:
     """Return the plain character that a compatibility form, such as a fullwidth letter, stands for; else nothing."""
     folded = _UNICODE.normalize("NFKC", char)
-    return folded if folded != char and len(folded) == 1 and folded > " " and _is_plain(folded) else ""
+    return folded if folded != char and len(folded) == 1 and "!" <= folded <= "~" else ""

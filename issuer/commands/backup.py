@@ -65,6 +65,8 @@ def ledger_restore(profile_path: Path, file: Path) -> Answer:
             "unknown": len(outcome.unknown),
             "revoked": len(outcome.revoked),
             "frozen": sorted(set(outcome.frozen)),
+            "stopped": outcome.stopped,
+            "credentials": outcome.credentials,
             "sinks": {sink.registration.name: str(sink.state) for sink in done.sinks},
             "kept": None if done.kept is None else f"ledger/{done.kept.name}",
         },
@@ -83,6 +85,12 @@ def _restored_say(done: Restored) -> str:
         parts.append(_THAW)
     elif done.outcome.frozen:
         parts.append("Tasks that were opened or frozen since are frozen: thaw them to go on.")
+    if done.outcome.stopped:
+        parts.append(
+            f"Stopped until it is thawed: {', '.join(done.outcome.stopped)} (`issuer thaw KIND NAME`)."
+        )
+    if done.outcome.credentials:
+        parts.append(f"Void, to be issued anew: the credentials of {', '.join(done.outcome.credentials)}.")
     if done.unshipped is not None:
         parts.append(f"The audit sink has not taken note of it yet ({done.unshipped})")
     return " ".join(parts)

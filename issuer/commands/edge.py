@@ -43,7 +43,10 @@ def record_refusal(
 
 
 def _refusing(
-    visit: Visit, refusal: Refusal, effect: Effect | Tombstone | None, extra: Mapping[str, AttributeValue]
+    visit: Visit,
+    refusal: Refusal,
+    effect: Effect | Tombstone | None,
+    extra: Mapping[str, AttributeValue] = MappingProxyType({}),
 ) -> Decide[None]:
     step = Step(transition=spans.refused(visit, refusal, effect=effect, **extra))
 
@@ -86,7 +89,7 @@ def at_the_edge(
         with suppress(Fault):
             # Something may have been sent by now, so the command is not run again, whatever the owner has changed.
             audit_gone = Refusal(code=RefusalCode.AUDIT_UNAVAILABLE)
-            visit.house.ledger.record(_refusing(visit, audit_gone, found[-1] if found else None, {}))
+            visit.house.ledger.record(_refusing(visit, audit_gone, found[-1] if found else None))
         return _faulted(visit, fault, _as_it_stands(visit, found))
     except Fault as fault:
         return _faulted(visit, fault, _as_it_stands(visit, found))

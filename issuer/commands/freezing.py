@@ -17,6 +17,7 @@ from issuer.commands.stop_words import (
     demand_person,
     late_rows,
     late_say,
+    noted,
     read_kind,
     read_reason,
     read_stop,
@@ -125,7 +126,7 @@ def _ruled(visit: Visit, stop: str, reason: str, value: Stop) -> Answer:
     turned = committed.value
     code = "suspended_now" if is_freeze else "resumed"
     open_ones = [one for one in turned.sent if one.state is EffectState.ADMITTED]
-    parts = [answering.say_of(code), late_say(open_ones)]
+    parts = [answering.say_of(code), late_say(open_ones), noted(house, committed.sequence)]
     if not is_freeze and turned.stopped:
         parts.append(f"Still stopped: {', '.join(turned.stopped)}.")
     more: dict[str, object] = {"stop": stop, **(late_rows(open_ones) if is_freeze else {})}

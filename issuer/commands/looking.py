@@ -21,6 +21,7 @@ from issuer.flow.binding import stored_member
 from issuer.flow.overdue import sweep
 from issuer.flow.reference import find_tombstone
 from issuer.flow.refusing import RefusedError
+from issuer.flow.stops import stops_on
 from issuer.house import Visit
 from issuer.wire import Answer, code_of
 from ledger.canonical import parse_strict
@@ -52,6 +53,7 @@ def show(visit: Visit, reference: str) -> Answer:
             more = {"record": visit.house.ledger.read(lambda view: _collected_record(view, tombstone))}
             return answering.collected(visit.house, "found", tombstone, more)
         record = visit.house.ledger.read(lambda view: _record(view, effect, visit.house.now()))
+        record["stops"] = visit.house.ledger.read(lambda view: stops_on(view, visit.house, effect))
         if effect.state is EffectState.UNKNOWN:
             record["unknown"] = visit.house.ledger.read(
                 lambda view: unresolved_row(visit.house, view, effect)
@@ -216,6 +218,9 @@ def _rows(visit: Visit, view: View, effects: Sequence[Effect]) -> list[dict[str,
                 for one in open_ones.get(effect.effect_id, ())
             },
         }
+        stops = stops_on(view, house, effect)
+        if stops:
+            row["stops"] = stops
         if effect.state is EffectState.UNKNOWN:
             row.update(unresolved_row(house, view, effect))
         rows.append(row)

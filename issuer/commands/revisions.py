@@ -15,7 +15,7 @@ from typing import Final
 from issuer import answering
 from issuer.activation import BeforeMoved, Change, commit_change, common_of, forget_old
 from issuer.backup import shipped
-from issuer.caller import Caller, CallerKind, account_caller, local_caller, refuse_agent
+from issuer.caller import Caller, CallerKind, local_caller, nameless_caller, refuse_agent
 from issuer.clock import instant_text, now_ms
 from issuer.commands.edge import at_the_edge
 from issuer.commands.looking import swept
@@ -134,12 +134,11 @@ def _desk(places: Places, ledger: SqliteLedger) -> _Desk:
             known = load_snapshot(places, before)
     # Who calls is told by what is in force: a draft must not name its own owner. Without that it is told by no name.
     profile = profile_in(read_draft(places, policies=False) if known is None else known, places)
-    caller = account_caller() if known is None and before is not None else local_caller(profile)
     return _Desk(
         places=places,
         ledger=ledger,
         profile=profile,
-        caller=caller,
+        caller=nameless_caller() if known is None and before is not None else local_caller(profile),
         before=before,
         known=known,
     )

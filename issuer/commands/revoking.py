@@ -23,6 +23,7 @@ from issuer.commands.stop_words import (
     demand_person,
     late_rows,
     late_say,
+    noted,
     read_kind,
     read_reason,
     read_stop,
@@ -157,6 +158,7 @@ def _effect(visit: Visit, text: str, reason: str, *, approver: str | None = None
         return Verdict(value=effect, refusal=too_late.refusal, steps=(late, *too_late.steps))
 
     committed = house.ledger.transact(acting(visit, decide))
+    unnoted = noted(house, committed.sequence)
     if committed.refusal is not None:
         say = (
             "That person has given no approval of it."
@@ -166,7 +168,7 @@ def _effect(visit: Visit, text: str, reason: str, *, approver: str | None = None
         return answering.refused(house, committed.refusal, committed.value, say=say)
     erase_content(house, (committed.value,))
     over = house.ledger.read(lambda view: view.effect(found.effect_id)) or committed.value
-    say = "It is revoked; nothing of it was sent."
+    say = f"It is revoked; nothing of it was sent. {unnoted}".strip()
     return answering.about(house, "revoked_now", over, say=say, more=_ended([over]))
 
 
@@ -307,7 +309,9 @@ def _carried_out(
     ended = (
         "1 effect that was pending is void." if count == 1 else f"{count} effects that were pending are void."
     )
-    say = " ".join(part for part in (answering.say_of("revoked_now"), ended, late_say(met.sent)) if part)
+    noted_say = noted(house, house.ledger.read(lambda view: view.head()).sequence)
+    parts = (answering.say_of("revoked_now"), ended, late_say(met.sent), noted_say)
+    say = " ".join(part for part in parts if part)
     more = {"stop": stop, **_ended(over), **late_rows(met.sent)}
     return answering.about(house, "revoked_now", say=say, more=more)
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from issuer.caller import refuse_agent
 from issuer.flow import spans
+from issuer.flow.dispatch import confirmed
 from issuer.flow.refusing import RefusedError, unknown_name
 from issuer.house import House, Visit
 from issuer.profile import Profile
@@ -127,6 +128,16 @@ def ruling_step(
         transition=Transition(name=transition, story=story, attributes=attributes),
         changes=(RulingMade(ruling=ruling),),
     )
+
+
+def noted(house: House, sequence: int) -> str:
+    """Bring a stop to the sinks and return "", or the sentence that says that they have not taken note of it.
+
+    It is in force either way. A ledger that is restored from a backup knows it from a sink alone (LED-08).
+    """
+    if confirmed(house, sequence):
+        return ""
+    return "It is in force; but no audit sink has taken note of it yet, so a restored ledger would not know of it."
 
 
 def late_rows(effects: Sequence[Effect]) -> dict[str, object]:

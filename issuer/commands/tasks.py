@@ -63,21 +63,6 @@ class NewTask:
     scope: ScopeAsk = field(default_factory=ScopeAsk)
 
 
-def said_of(ask: NewTask) -> Mapping[str, object]:
-    """Return what an owner asks for, by the names of the API: what a signature for it is over."""
-    return {
-        "name": ask.name,
-        "budget": ask.budget,
-        "expires_ms": ask.expires_ms,
-        "parent": ask.parent,
-        "subject": ask.subject,
-        "actors": ask.actors,
-        "classes": ask.scope.classes,
-        "operations": ask.scope.operations,
-        "resources": ask.scope.resources,
-    }
-
-
 def task_open(visit: Visit, ask: NewTask) -> Answer:
     """Open a task, a root or below a parent."""
 

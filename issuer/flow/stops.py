@@ -107,6 +107,19 @@ def refuse_before_reading(view: View, names: Mapping[StopKind, str]) -> Refusal 
     return None
 
 
+def stops_on(view: View, house: House, effect: Effect) -> list[str]:
+    """Return what stops an effect that is pending, for whoever looks: names, of somebody else's the kind alone."""
+    if effect.state not in PENDING:
+        return []
+    found = []
+    for concern in _concerns(view, house, effect):
+        ruling = view.ruling(concern.kind, concern.name)
+        if ruling is not None and (_is_void(ruling, effect) or ruling.value != Stop.OPEN):
+            no = concern.refusal(RefusalCode.SUSPENDED)
+            found.append(no.level or str(no.field))
+    return list(dict.fromkeys(found))
+
+
 def void_by(view: View, house: House, effect: Effect) -> str | None:
     """Return the name that makes an effect void for good, as its span says it (`permit.stop`); None for none."""
     for concern in _concerns(view, house, effect):

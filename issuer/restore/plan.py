@@ -41,12 +41,17 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What the transaction did, for its answer: effects by what became of them, names of tasks that are frozen now."""
+    """What the transaction did, for its answer: effects by what became of them, names of tasks that are frozen now.
+
+    `stopped` are the names that were stopped again, such as `all` or `actor:NAME`; `credentials` those that are void.
+    """
 
     replayed: list[EffectId] = field(default_factory=list)
     unknown: list[EffectId] = field(default_factory=list)
     revoked: list[EffectId] = field(default_factory=list)
     frozen: list[str] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
+    credentials: list[str] = field(default_factory=list)
 
 
 def common(plan: Plan) -> dict[str, AttributeValue]:

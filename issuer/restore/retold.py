@@ -1,8 +1,8 @@
 """What spans after a backup tell: what became of tasks, which effects were admitted, which invocations ended.
 
 Rules: LED-08. Whoever can write a sink's file can go on in it with spans of their own, so only what takes away or holds
-is heard: an admission, a new task (which stays frozen), a freeze, a closure, a lower ceiling. A grant, a thaw or an
-outcome that would release money is heard and not believed. Pure.
+is heard: an admission, a new task (which stays frozen), a freeze, a closure, a lower ceiling, a revocation, a changed
+credential or revision. A grant, a thaw or an outcome that would release money is heard and not believed. Pure.
 Next: `issuer.restore.steps`, which turns it into the first steps of a new epoch.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from audit.sinks.reading import ReadSpan
+from ledger.authority import Stop
 from ledger.invocations import InvocationOutcome
 from ledger.model import (
     PERMIT_ID_PATTERN,
@@ -40,7 +41,17 @@ _ADMITS: Final = frozenset({TransitionName.EFFECT_ADMITTED, TransitionName.EFFEC
 _ENDS: Final = frozenset(
     {TransitionName.EFFECT_SUCCEEDED, TransitionName.EFFECT_FAILED, TransitionName.EFFECT_NO_EFFECT}
 )
-_HEARD: Final = _TASKS | _BEFORE | _ADMITS | _ENDS | {TransitionName.INVOCATION_ENDED}
+_STOPS: Final = {TransitionName.STOP_FROZEN: Stop.FROZEN, TransitionName.STOP_REVOKED: Stop.REVOKED}
+_CREDENTIALS: Final = frozenset({TransitionName.CREDENTIAL_ISSUED, TransitionName.CREDENTIAL_REVOKED})
+_HEARD: Final = (
+    _TASKS
+    | _BEFORE
+    | _ADMITS
+    | _ENDS
+    | _STOPS.keys()
+    | _CREDENTIALS
+    | {TransitionName.INVOCATION_ENDED, TransitionName.REVISION_ACTIVATED, TransitionName.EFFECT_REVOKED_LATE}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +120,10 @@ class Retold:
     tasks: list[TaskEvent] = field(default_factory=list)
     effects: dict[EffectId, EffectStory] = field(default_factory=dict)
     invocations: dict[str, InvocationOutcome] = field(default_factory=dict)
+    stops: dict[str, Stop] = field(default_factory=dict)
+    credentials: set[str] = field(default_factory=set)
+    revoked_late: set[EffectId] = field(default_factory=set)
+    is_revised: bool = False
     last_ms: int = 0
     heard: set[bytes] = field(default_factory=set)
 
@@ -128,8 +143,21 @@ class Retold:
         elif transition.name is TransitionName.INVOCATION_ENDED:
             told = str(transition.attributes["permit.outcome"])
             self.invocations.setdefault(transition.story, InvocationOutcome(told))
+        elif transition.name in _STOPS:
+            self._hear_stop(str(transition.attributes["permit.stop"]), _STOPS[transition.name])
+        elif transition.name in _CREDENTIALS:
+            self.credentials.add(str(transition.attributes["permit.credential"]))
+        elif transition.name is TransitionName.REVISION_ACTIVATED:
+            self.is_revised = True
+        elif transition.name is TransitionName.EFFECT_REVOKED_LATE and transition.effect_id is not None:
+            self.revoked_late.add(transition.effect_id)
         elif transition.effect_id is not None:
             self._hear_effect(transition, transition.effect_id, sink, span)
+
+    def _hear_stop(self, name: str, value: Stop) -> None:
+        """Take in a stop; what was revoked once stays so, whatever was said of it afterwards."""
+        if self.stops.get(name) is not Stop.REVOKED:
+            self.stops[name] = value
 
     def _hear_task(self, transition: Transition, span: ReadSpan) -> None:
         task_id = transition.attributes["permit.task.id"]

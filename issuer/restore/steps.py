@@ -2,8 +2,8 @@
 
 Rules: LED-08. In order: the span that begins the epoch; tasks that were opened, narrowed or ended after the backup;
 admissions after it, replayed as `unknown` with all that they hold; admissions of the backup, `unknown` as well, since
-their senders are gone; every other permit and preparation, revoked; every open invocation, ended. Without
-a complete sink, every open task is frozen.
+their senders are gone; every other permit and preparation, revoked; every open invocation, ended; what was stopped
+since, stopped again. Without a complete sink, every open task is frozen, and everything is.
 Nothing here releases anything or gives authority.
 Next: `issuer.restore.restoring` writes them.
 """
@@ -12,6 +12,7 @@ from audit.sinks.epochs import LEFT, left_text
 from issuer.restore.effect_steps import EffectSteps
 from issuer.restore.invocation_steps import invocation_steps
 from issuer.restore.plan import Outcome, Plan, common
+from issuer.restore.stop_steps import stop_steps
 from issuer.restore.task_steps import TaskSteps
 from ledger.changes import Step
 from ledger.model import AttributeValue, InstantMs, Transition, TransitionName
@@ -36,8 +37,8 @@ def first_steps(plan: Plan, view: View, now: InstantMs) -> Verdict[Outcome]:
     outcome = effects.outcome
     outcome.frozen = tasks.frozen
     first = Step(transition=_begins(plan, len(outcome.replayed)), begins_epoch=plan.epoch)
-    ended = invocation_steps(plan, view)
-    steps = (first, *tasks.steps[:narrowed], *effects.steps, *ended, *tasks.steps[narrowed:])
+    ended, stops = invocation_steps(plan, view), stop_steps(plan, view, now, outcome)
+    steps = (first, *tasks.steps[:narrowed], *effects.steps, *ended, *stops, *tasks.steps[narrowed:])
     return Verdict(value=outcome, steps=steps)
 
 

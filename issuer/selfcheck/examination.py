@@ -42,6 +42,7 @@ _WITH_ROOMS: Final[tuple[tuple[str, Check], ...]] = (
     ("sinks", sinks.sinks),
     ("anchor", sinks.anchor),
     ("admissions", storage.admissions),
+    ("stops", storage.stops),
     ("notices", telling.notices),
 )
 

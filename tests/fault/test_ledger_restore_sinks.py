@@ -76,6 +76,8 @@ def test_without_a_complete_sink_every_open_task_is_frozen_until_it_is_thawed(
         assert set(tasks(issuer).values()) == {"frozen"}
         assert refund(issuer).code == "task_frozen"
         assert issuer.task_thaw("org").code == issuer.task_thaw("t1").code == "thawed"
+        assert refund(issuer).code == "suspended"
+        assert issuer.thaw().code == "resumed"
         assert issuer.admit(published(issuer, "after")).code == "admitted"
     lines = made.sink.read_bytes().splitlines()[1:]
     sequences = [json.loads(line)["sequence"] for line in lines]
@@ -103,6 +105,7 @@ def test_one_complete_sink_of_two_is_enough_and_the_other_is_begun_anew(tmp_path
     with made.open() as issuer:
         issuer.task_thaw("org")
         issuer.task_thaw("t1")
+        assert issuer.thaw().code == ("resumed" if lost == "both" else "nothing_to_change")
         assert issuer.admit(published(issuer, "v2")).code == "admitted"
     went_on = [sink.read_bytes().startswith(whole) for sink in (made.sink, second)]
     assert went_on == [lost == "the second", lost == "the first"]

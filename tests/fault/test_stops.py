@@ -1,21 +1,25 @@
-"""Stops as attacks: what is frozen or revoked is not admitted, whoever holds the permit, and no thaw revives the void."""
+"""Stops as attacks: what is frozen or revoked is not admitted, whoever holds the permit; no thaw revives the void."""
 
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from issuer import Issuer
 from issuer.caller import Caller, CallerKind
-from issuer.commands.stop_words import Reason
-from issuer.flow.stops import VOIDED_MAX
+from issuer.commands.stop_words import Reason, ruling_step
+from issuer.flow.stops import VOIDED_MAX, directory_now
+from issuer.house import Visit
 from issuer.wire import Answer
-from ledger.authority import RulingKind
+from ledger.authority import Ruling, RulingKind, StopKind, stop_name
+from ledger.model import InstantMs, TransitionName
+from ledger.port import Verdict, View
 from ledger.timekeeping import CLOCK_BACKWARD_TOLERANCE_MS
 from tests.support.cases import NOTHING, Clock, books, length, refusals, state_of, trail
 from tests.support.committing import Job
-from tests.support.issuers import Made, open_task, permitted, refund, standard_issuer
+from tests.support.issuers import STANDARD_POLICY, Made, open_task, permitted, refund, standard_issuer
 from tests.support.kills import TRANSACTION, Nursery
 from tests.support.ledgers import without_guards
 from tests.support.service import Service, answer
@@ -118,6 +122,107 @@ def test_a_freeze_of_a_task_is_the_task_s_own(issuer: Issuer) -> None:
     assert refund(issuer).code == "task_frozen"
     assert issuer.thaw("task", "t1").code == "thawed"
     permitted(refund(issuer))
+
+
+def rows(issuer: Issuer) -> Any:
+    return issuer.list().more["effects"]
+
+
+@pytest.mark.spec("EFF-09", "SEC-04")
+def test_show_and_list_say_what_stops_an_effect(issuer: Issuer) -> None:
+    effect = permitted(refund(issuer))
+    issuer.freeze("class", "refund")
+    issuer.suspend("actor", "agent-8")
+    record: Any = issuer.show(effect).more["record"]
+    (row,) = rows(issuer)
+    assert record["stops"] == row["stops"] == ["class:refund"]
+    issuer.thaw("class", "refund")
+    (row,) = rows(issuer)
+    assert "stops" not in row
+
+
+@pytest.mark.spec("SEC-02", "SEC-04")
+def test_a_host_that_is_stopped_stops_what_it_asked_for_and_of_a_stopped_owner_only_the_kind_is_told(
+    tmp_path: Path, service: Service
+) -> None:
+    people = 'u-ana = { roles = ["owner", "operator"],'
+    host = '[host]\nagents = { actors = ["agent-7"], subjects = ["u-ana"] }\n[class.refund]'
+    changes = {people: f"u-cy = {{}}\n{people}", "[class.refund]": host}
+    changes['agent-7 = { answers_to = "u-ana"'] = 'agent-7 = { answers_to = "u-cy"'
+    made = standard_issuer(tmp_path / "f2", port=service.port, changes=changes)
+    with made.open() as owner:
+        credential = Caller(name="agents", account="token", roles=(), kind=CallerKind.HOST)
+        agent = Issuer(owner._house, credential, lambda: owner._house)
+        effect = permitted(refund(agent))
+        assert owner.freeze("host", "agents").code == "suspended_now"
+        assert agent.commit(effect).more["level"] == "host:agents"
+        permitted(refund(owner))
+        assert owner.thaw("host", "agents").code == "resumed"
+        assert owner.suspend("person", "u-cy").code == "suspended_now"
+        said = agent.commit(effect)
+        assert (said.code, said.more["field"], said.more.get("level")) == ("suspended", "person", None)
+        assert "u-cy" not in said.say
+        assert owner.revoke("host", "agents").more["effects"] == [effect]
+        owner.resume("person", "u-cy")
+        assert agent.commit(effect).code == "revoked"
+    assert service.connections == 0
+
+
+@pytest.mark.spec("SEC-02")
+@pytest.mark.parametrize("kind", [StopKind.HOST, StopKind.ACTOR, StopKind.PERSON])
+def test_revoking_whoever_calls_voids_the_credential_for_good(
+    tmp_path: Path, service: Service, kind: StopKind
+) -> None:
+    host = '[host]\nagents = { actors = ["agent-7"], subjects = ["u-ana"] }\n[class.refund]'
+    made = standard_issuer(tmp_path / "f3", port=service.port, changes={"[class.refund]": host})
+    name = {StopKind.HOST: "agents", StopKind.ACTOR: "agent-7", StopKind.PERSON: "u-ana"}[kind]
+    with made.open() as issuer:
+        whose = stop_name(kind, name)
+
+        def issue(_view: View, now: InstantMs) -> Verdict[None]:
+            visit = Visit(house=issuer._house, caller=issuer._caller, command="test")
+            token = Ruling(kind=RulingKind.TOKEN, name=whose, value="0" * 64, since_ms=now)
+            said = {"credential": whose}
+            return Verdict(
+                value=None, steps=(ruling_step(visit, TransitionName.CREDENTIAL_ISSUED, token, said),)
+            )
+
+        issuer._house.ledger.transact(issue)
+        issuer.revoke(kind, name)
+        issuer.thaw(kind, name)
+        ruling = issuer._house.ledger.read(lambda view: view.ruling(RulingKind.TOKEN, whose))
+        assert ruling is not None
+        assert ruling.value == "revoked"
+
+
+@pytest.mark.spec("POL-05")
+def test_policies_see_who_is_suspended(tmp_path: Path) -> None:
+    """A suspended colleague is a fact for policies, though nothing of the effect itself is stopped."""
+    policy = (
+        STANDARD_POLICY
+        + """
+@id("no-suspended-actors")
+forbid (principal is Actor, action, resource) when { principal.answers_to.suspended };
+"""
+    )
+    made = standard_issuer(tmp_path / "f4", port=9, policy=policy)
+    with made.open() as issuer:
+        permitted(refund(issuer))
+        house = issuer._house
+
+        def suspended(view: View) -> list[str]:
+            directory = directory_now(house, view)
+            people = [one.name for one in directory.people if one.suspended]
+            return people + [one.name for one in directory.actors if one.suspended]
+
+        assert house.ledger.read(suspended) == []
+        issuer.suspend("person", "u-ana")
+        issuer.revoke("actor", "agent-8")
+        assert house.ledger.read(suspended) == ["u-ana", "agent-8"]
+        issuer.resume("person", "u-ana")
+        issuer.thaw("actor", "agent-8")
+        assert house.ledger.read(lambda view: directory_now(house, view)) is house.directory
+        permitted(refund(issuer, order="o-2"))
 
 
 # ------------------------------------------------------------------------------------ revoking

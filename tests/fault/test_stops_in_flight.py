@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from audit import Acknowledged
 from issuer import Issuer
 from issuer.clock import now_ms
 from issuer.flow.steps import Reached
@@ -22,7 +23,7 @@ from tests.support.cases import NOTHING, Clock, all_at, books, refusals, state_o
 from tests.support.charging import ChargingAdapter, with_adapter
 from tests.support.issuers import HOUR_MS, Made, permitted, refund, standard_issuer
 from tests.support.racing import Child
-from tests.support.reconciling import opened_inquiry
+from tests.support.reconciling import attempt_of, opened_inquiry
 from tests.support.service import Service, answer, held
 from tests.support.shell import environment, issuer_process
 from tests.support.sinks import FaultySink
@@ -85,7 +86,7 @@ def test_what_is_stopped_while_the_winner_waits_for_its_sinks_is_taken_back(
         assert (said.code, said.state) == ("too_late", "admitted")
     else:
         assert [row["effect"] for row in said.more["too_late"]] == [effect]
-        assert effect in str(said.more) and "look at them" in said.say
+        assert "look at them" in said.say
     assert service.connections == 0
 
 
@@ -94,7 +95,12 @@ def test_a_claim_is_not_handed_to_a_host_whose_effect_was_revoked_meanwhile(made
     told: list[Any] = []
     with made.open(further_sinks=[sink]) as host, made.open() as operator:
         effect = permitted(host.request("publish", {"name": "v1"}, task="t1", actor="agent-7"))
-        sink.fail(lambda _sink, honest: told.append(operator.revoke("effect", effect)) or honest, probe=False)
+
+        def revoked_first(_sink: FaultySink, honest: Acknowledged | None) -> Acknowledged | None:
+            told.append(operator.revoke("effect", effect))
+            return honest
+
+        sink.fail(revoked_first, probe=False)
         admitted = host.admit(effect)
         assert (admitted.code, admitted.state) == ("revoked", "no_effect")
         assert "claim" not in admitted.more
@@ -147,6 +153,28 @@ def test_nothing_is_sent_again_for_what_was_revoked_or_is_frozen(tmp_path: Path,
             inquiry.issuer.thaw("operation", "refund")
             assert inquiry.issuer.reconcile(effect, resend=True).code == "succeeded"
         assert inquiry.checked()
+
+
+@pytest.mark.spec("REC-03")
+@pytest.mark.parametrize("act", ["effect", "person", "frozen", "task"])
+def test_nothing_is_sent_again_for_what_is_stopped_while_the_attempt_is_put_on_record(
+    tmp_path: Path, act: str
+) -> None:
+    effects: list[str] = []
+    told: list[Any] = []
+
+    def observe(step: str) -> None:
+        if step == Reached.ATTEMPT_ACKNOWLEDGED:
+            with inquiry.made.open(clock=inquiry.clock) as operator:
+                told.append(ACTS[act](operator, effects[0]))
+
+    with opened_inquiry(tmp_path / "f0", resend=True, observe=observe) as inquiry:
+        effects.append(inquiry.unknown())
+        inquiry.service.then(answer(201, effect=False))
+        said = inquiry.issuer.reconcile(effects[0], resend=True)
+        assert (said.code, said.state, len(told)) == ("outcome_unknown", "unknown", 1)
+        assert attempt_of(said) == ("unclear", "resend_not_sent")
+        assert len(inquiry.service.requests) == 1
 
 
 @pytest.mark.spec("BUD-05", "REC-01")
@@ -213,7 +241,7 @@ def test_a_revocation_and_a_commit_in_two_processes_have_one_winner_each_round(
 class TwoSteps(ChargingAdapter):
     """Does two protected steps, and asks before each whether it still may; implements `contract.Adapter`."""
 
-    def __init__(self, between: Callable[[], None], catches: str = "") -> None:
+    def __init__(self, between: Callable[[], object], catches: str = "") -> None:
         super().__init__()
         self._between = between
         self._catches = catches

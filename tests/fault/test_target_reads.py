@@ -325,6 +325,20 @@ def test_for_an_effect_that_cannot_be_used_the_service_is_not_asked_again(desk: 
     assert len(desk.service.requests) == 4
 
 
+@pytest.mark.spec("EFF-06", "EFF-07", "ADM-05")
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("all", None), ("class", "deletion"), ("operation", "delete_record"), ("actor", "agent-7")],
+)
+def test_for_what_is_frozen_the_service_is_not_even_asked(desk: Desk, kind: str, name: str | None) -> None:
+    desk.service.then(there())
+    effect = permitted(desk.ask())
+    desk.issuer.freeze(kind, name)
+    assert desk.ask({**LEAD, "record": 8}).code == "suspended"
+    assert desk.issuer.commit(effect).code == "suspended"
+    assert desk.methods() == ["GET"]
+
+
 @pytest.mark.spec("EFF-11")
 def test_the_same_request_is_found_without_looking_at_its_target_again(desk: Desk) -> None:
     desk.service.then(there())

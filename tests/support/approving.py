@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from issuer import Issuer
+from issuer.caller import Caller, CallerKind
 from issuer.wire import Answer
 from tests.support.issuers import STANDARD_POLICY, Made, refund, standard_issuer
 from tests.support.service import Service
@@ -23,8 +24,9 @@ when { principal in resource.approvers };
 """
 POLICY = STANDARD_POLICY + APPROVERS_POLICY
 WHO = ("ops", "u-ana", "boss", "bob", "carol", "dan", "erin", "mallory")
+UID = f"uid:{os.getuid()}"
 PEOPLE = f"""
-ops = {{ roles = ["owner", "operator", "approver"], groups = ["finance"], login = "uid:{os.getuid()}", key = "people/ops.pub" }}
+ops = {{ roles = ["owner", "approver"], groups = ["finance"], login = "{UID}", key = "people/ops.pub" }}
 u-ana = {{ roles = ["approver"], groups = ["finance", "stewards"], key = "people/u-ana.pub" }}
 boss = {{ roles = ["approver"], groups = ["finance"], key = "people/boss.pub" }}
 bob = {{ roles = ["approver"], groups = ["finance"], key = "people/bob.pub" }}
@@ -34,7 +36,7 @@ erin = {{ roles = ["approver"], groups = ["stewards"], key = "people/erin.pub" }
 mallory = {{ roles = ["reviewer"], groups = ["finance"], key = "people/mallory.pub" }}
 """
 _ANA = f"""
-u-ana = {{ roles = ["owner", "operator"], groups = ["finance"], login = "uid:{os.getuid()}" }}
+u-ana = {{ roles = ["owner", "operator"], groups = ["finance"], login = "{UID}" }}
 """
 ANSWERS_TO = 'answers_to = "u-ana"'
 
@@ -71,6 +73,11 @@ class Office:
         """Let a person say no."""
         text = self.statement(effect, decline=reason)
         return self.issuer.decline(effect, self.signature(person, text), reason=reason)
+
+    def as_agent(self, name: str = "agent-7") -> Issuer:
+        """Return the same open issuer as an agent with a credential of its own calls it."""
+        caller = Caller(name=name, account="token", roles=(), kind=CallerKind.ACTOR)
+        return Issuer(self.issuer._house, caller, self.issuer._current)
 
 
 def waiting(answer: Answer) -> str:

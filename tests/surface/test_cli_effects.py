@@ -139,16 +139,14 @@ def test_a_request_key_finds_its_effect_or_names_the_field_that_differs(room: Ro
     assert witness(room.made).rows == before.rows
 
 
-@pytest.mark.spec("SUR-02")
-def test_waiting_for_an_approval_is_refused_and_not_ignored(room: Room) -> None:
-    before = witness(room.made)
-    effect = room.request(more=("--hold",)).effect
-    for ran in (room.request(more=("--wait", "30m")), room.run("request", effect, "--wait", "30m")):
-        assert (ran.code, ran.exit) == ("unsupported", 7)
-        assert "Not supported yet: --wait" in ran.answer["say"]
-    after = witness(room.made)
-    assert len(after.rows["effects"]) == len(before.rows["effects"]) + 1
-    assert after.rows["permits"] == before.rows["permits"]
+@pytest.mark.spec("SUR-02", "APP-03")
+def test_waiting_ends_with_its_time_and_changes_nothing(room: Room) -> None:
+    ran = room.request(amount=900, more=("--wait", "1s"))
+    assert (ran.code, ran.exit) == ("awaiting_approval", 4)
+    assert f"{ran.effect} waits for people until" in ran.err
+    for wrong in ("30", "soon", "-1s", "1.5m"):
+        assert room.request(amount=900, more=("--wait", wrong)).exit == 2
+    assert room.request(amount=900, more=("--wait", "1s", "--hold")).exit == 2
 
 
 @pytest.mark.parametrize(

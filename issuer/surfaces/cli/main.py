@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
+from issuer.surfaces.cli.keys import keys_group
 from issuer.surfaces.cli.options import (
     Settings,
     common,
@@ -88,7 +90,7 @@ def doctor(settings: Settings, as_whom: str | None) -> None:
 @click.option("--payload", metavar="FILE|-", help="The payload as JSON; - reads standard input.")
 @click.option("--request-key", help="The same key and content find the same effect.")
 @click.option("--invocation", help="The open invocation that it is part of. [default: one of its own]")
-@click.option("--wait", help="How long to wait for an approval.")
+@click.option("--wait", metavar="TIME", help="Wait for people's answer, at most so long, such as 30m.")
 @click.option("--hold", is_flag=True, help="Prepare and show only; request EFFECT takes it further.")
 @common
 def request(
@@ -313,6 +315,11 @@ def clock_accept(settings: Settings) -> None:
 
 group.add_command(activate)
 group.add_command(revisions)
+group.add_command(approvals)
+group.add_command(statement)
+group.add_command(approve)
+group.add_command(decline)
+group.add_command(withdraw)
 group.add_command(reconcile)
 group.add_command(acknowledge)
 group.add_command(revoke)
@@ -324,6 +331,7 @@ group.add_command(host_group)
 group.add_command(actor_group)
 group.add_command(invocation_group)
 group.add_command(obligation_group)
+group.add_command(keys_group)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:

@@ -190,6 +190,14 @@ def count_pairs(texts: Sequence[str], option: str) -> dict[str, int | str] | Non
     return counts or None
 
 
+def duration_ms(text: str, option: str) -> int:
+    """Return a duration such as `30m` in milliseconds."""
+    duration = _DURATION.match(text)
+    if duration is None:
+        raise click.UsageError(f"{option} is a duration such as 30s, 30m or 8h.")
+    return int(duration[1]) * _UNIT_MS[duration[2]]
+
+
 def expiry_ms(text: str | None, option: str = "--expires") -> "InstantMs":
     """Return the instant that `option` names: a time with an offset, or a duration from now."""
     from issuer.clock import now_ms, parse_instant

@@ -7,8 +7,8 @@ only, and not where NO_COLOR is set or the terminal is dumb. Money is shown as `
 import json
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import click
 
@@ -64,12 +64,10 @@ def _more_lines(answer: Answer) -> list[str]:
             continue
         elif name == "attempt" and isinstance(value, dict):
             lines.append(plain_text(f"  attempt: {value['kind']}, {value['seen']} ({value['reason']})"))
-        elif name == "findings" and isinstance(value, list):
-            lines += [line for row in value for line in _finding_lines(row)]
-        elif name == "effects" and isinstance(value, list):
-            lines += [line for row in value for line in _effect_lines(row)] or ["  none"]
-        elif name == "tasks" and isinstance(value, list):
-            lines += [line for row in value for line in _task_lines(row)] or ["  none"]
+        elif name in _ROWS and isinstance(value, list):
+            lines += [line for row in value for line in _ROWS[name](row)]
+        elif name in _LISTS and isinstance(value, list):
+            lines += [line for row in value for line in _LISTS[name](row)] or ["  none"]
         elif name == "task" and isinstance(value, dict):
             lines += [*_task_lines(value), *_scope_lines(value["scope"])]
         elif isinstance(value, dict | list):
@@ -105,6 +103,21 @@ def _finding_lines(row: Mapping[str, object]) -> list[str]:
     return [*lines, f"{'':>11}-> {next_step}"] if next_step else lines
 
 
+def _key_lines(row: Mapping[str, Any]) -> list[str]:
+    """Return one key of the issuer's ring; never its bytes, which no answer has."""
+    since = f" since {row['since']}" if row["since"] else ""
+    permits = f"{row['permits']} live permit{'' if row['permits'] == 1 else 's'}"
+    counts = "; counts repetition" if row["counts"] else ""
+    return [f"  {row['key']}  {row['state']}{since}: {row['serves']}; {permits}{counts}"]
+
+
+_ROWS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[str]]]] = {
+    "findings": _finding_lines,
+    "keys": _key_lines,
+}
+"""What is told a row at a time, in lines of its own kind."""
+
+
 def _effect_lines(row: Mapping[str, object]) -> list[str]:
     lines = [_effect_line(row)]
     duties = row.get("obligations")
@@ -113,6 +126,20 @@ def _effect_lines(row: Mapping[str, object]) -> list[str]:
     if "last_attempt" in row:
         lines += [f"      {plain_text(line)}" for line in _unresolved_lines(row)]
     return lines
+
+
+def _waiting_lines(row: Mapping[str, Any]) -> list[str]:
+    """Return what waits for people: what it is, for how much, who asks for whom, who is asked, and until when."""
+    wanted = ", ".join(f"{count} of {group}" for group, count in row["approvers"].items())
+    given = ", ".join(one["person"] for one in row["approved"]) or "nobody yet"
+    return [
+        plain_text(line)
+        for line in (
+            f"  {row['effect']}  {row['operation']}  {row['resource']}  {cost_text(row['cost'])}",
+            f"      asked by {row['actor']} for {row['subject']}, in {row['task']}, as {row['caller']}",
+            f"      it takes {wanted}; yes from {given}; until {row['until']}",
+        )
+    ]
 
 
 def _unresolved_lines(row: Mapping[str, Any]) -> list[str]:
@@ -183,6 +210,14 @@ def _budget_text(unit: str, line: Mapping[str, object]) -> str:
     ]
     used = f"settled {shown('settled')}, held {shown('reserved')}"
     return f"{unit}: ceiling {shown('ceiling')}, {used}{''.join(blocks)}"
+
+
+_LISTS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[str]]]] = {
+    "effects": _effect_lines,
+    "waiting": _waiting_lines,
+    "tasks": _task_lines,
+}
+"""How the rows of each list are shown; an empty one says so."""
 
 
 def render(answer: Answer) -> str:

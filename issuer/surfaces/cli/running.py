@@ -84,8 +84,13 @@ def _show_statement(statement: str, *, as_json: bool) -> int:
     return int(Exit.DONE)
 
 
-def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]", *, reading: bool = False) -> None:
-    """Open the issuer of the profile in force, run one command, show its answer and exit with its code."""
+def run_with_issuer(
+    settings: Settings, run: "Callable[[Issuer], Answer]", *, reading: bool = False, raw: str = ""
+) -> None:
+    """Open the issuer of the profile in force, run one command, show its answer and exit with its code.
+
+    Where the answer has a further fact of the name `raw`, that text is printed alone, byte for byte, but with `--json`.
+    """
 
     def opened() -> int:
         from issuer.api import Issuer
@@ -100,7 +105,10 @@ def run_with_issuer(settings: Settings, run: "Callable[[Issuer], Answer]", *, re
                 return _show_statement(statement_of(issuer, run, settings.act), as_json=settings.as_json)
             answer = run(as_signed(issuer, run, settings.act))
             # Shown before anything is let go of: trouble in closing must not lose the answer of a send.
-            show(answer, as_json=settings.as_json)
+            if raw in answer.more and not settings.as_json:
+                click.echo(str(answer.more[raw]), nl=False)
+            else:
+                show(answer, as_json=settings.as_json)
         return int(answer.exit)
 
     sys.exit(explained(opened, as_json=settings.as_json) or int(Exit.DONE))

@@ -374,8 +374,9 @@ class Issuer(Handle):
 
     def show(self, effect: str, *, content: bool = False) -> Answer:
         """Show one effect; with `content` the sensitive fields of its payload, once that is on record (LED-03)."""
-        command, run = ("show-content", commands.show_content) if content else ("show", commands.show)
-        return self._done(command, lambda visit: run(visit, effect), effect=effect)
+        if content:
+            return self._done("show-content", lambda visit: commands.show_content(visit, effect))
+        return self._done("show", lambda visit: commands.show(visit, effect))
 
     def list(self, states: Sequence[str] = ()) -> Answer:
         """List effects, in `states` where some are named."""

@@ -15,11 +15,12 @@ from typing import Final
 from issuer import answering
 from issuer.activation import BeforeMoved, Change, commit_change, common_of, forget_old
 from issuer.backup import shipped
-from issuer.caller import Caller, local_caller, nameless_caller, refuse_agent
+from issuer.caller import Caller, CallerKind, local_caller, nameless_caller, refuse_agent
 from issuer.clock import instant_text, now_ms
 from issuer.commands.edge import at_the_edge
 from issuer.commands.looking import swept
 from issuer.errors import SetupError
+from issuer.flow.stops import suspended_names
 from issuer.house import ID_SHOWN, Visit
 from issuer.operations.registry import Handed
 from issuer.places import Places
@@ -38,13 +39,14 @@ from issuer.trail import Changed, authority_changes
 from issuer.wire import Answer
 from issuer.wire.codes import CODES
 from issuer.wiring import current_keys, open_ledger, registered_sinks
+from ledger.authority import StopKind
 from ledger.changes import Step
 from ledger.errors import Fault, LedgerUnavailable
 from ledger.model import AttributeValue, InstantMs, Transition, TransitionName
 from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.sqlite import SqliteLedger
-from policies import BundleRefused, EngineUnfit
+from policies import ActFacts, BundleRefused, EngineUnfit, may_act
 
 TURNS_MAX: Final = 3
 """How often an activation is told anew against what is in force, where others activate at the same time."""
@@ -142,8 +144,38 @@ def _desk(places: Places, ledger: SqliteLedger) -> _Desk:
     )
 
 
+def _refuse_by_policy(desk: _Desk) -> Refusal | None:
+    """Refuse a person whom the policies in force do not let activate, where some policy names that (POL-01).
+
+    Policies in force that cannot be read by this release are no obstacle in ordinary mode: this is what replaces them.
+    """
+    if desk.caller.kind is not CallerKind.PERSON or desk.known is None:
+        return None
+    if (StopKind.PERSON, desk.caller.name) in desk.ledger.read(suspended_names):
+        return Refusal(code=RefusalCode.FORBIDDEN, field=_COMMAND)
+    try:
+        terms = terms_of(desk.known, desk.places, operations=False)
+    except _UNUSABLE:
+        return (
+            None
+            if desk.profile.mode == "ordinary"
+            else Refusal(code=RefusalCode.POLICY_ERROR, field=_COMMAND)
+        )
+    if not terms.bundle.names_action(_COMMAND):
+        return None
+    facts = ActFacts(person=desk.caller.name, action=_COMMAND, command=_COMMAND, now_ms=now_ms())
+    decision = may_act(terms.bundle, terms.directory, facts)
+    if decision.allowed:
+        return None
+    return Refusal(
+        code=RefusalCode.POLICY_ERROR if decision.errors else RefusalCode.FORBIDDEN, field=_COMMAND
+    )
+
+
 def _activated(desk: _Desk, revision: str | None, adapters: Handed, observe: Callable[[str], None]) -> Answer:
-    no = refuse_agent(desk.caller)  # who else may not, and whose signature it takes, is asked here as well
+    no = refuse_agent(desk.caller) or _refuse_by_policy(
+        desk
+    )  # whose signature it takes is to be asked here as well
     if no is not None:
         return desk.refused(no)
     observe("read")

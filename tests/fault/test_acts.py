@@ -8,12 +8,14 @@ import pytest
 from issuer import Issuer
 from issuer.caller import Caller
 from issuer.clock import now_ms
+from issuer.commands import activate
 from issuer.wire import Answer
 from ledger.errors import LedgerUnavailable
 from ledger.model import InstantMs
 from tests.support.callers import HOST, WITH_ROLES, Shop, opened_shop
 from tests.support.cases import length, rebuilt, trail
 from tests.support.issuers import HOUR_MS, STANDARD_POLICY, permitted
+from tests.support.revised import activated
 from tests.support.service import accept_then_close
 
 MISSING = "eff_" + "0" * 32
@@ -98,6 +100,7 @@ def test_a_policy_that_fails_is_a_no_for_everybody(tmp_path: Path) -> None:
     )
     with opened_shop(tmp_path / "f0") as shop:
         (shop.made.folder / "policies" / "policies.cedar").write_text(WITH_ROLES + broken)
+        activated(shop.made.profile)
         told = shop.issuer.task_close("t1.a")
         assert (told.code, told.more["field"]) == ("policy_error", "openTask")
         last = trail(shop.issuer)[-1].attributes
@@ -233,7 +236,7 @@ def test_an_own_effect_is_no_reason_to_acknowledge_it_where_policies_say_who(tmp
 
 
 @pytest.mark.spec("POL-01", "EFF-08", "LED-04")
-def test_a_house_that_only_reads_asks_the_owners_policies_and_broken_ones_permit_nobody(
+def test_a_house_that_only_reads_asks_the_policies_in_force(
     tmp_path: Path,
 ) -> None:
     with opened_shop(tmp_path / "f0", policy=WITH_ROLES) as shop:
@@ -241,13 +244,39 @@ def test_a_house_that_only_reads_asks_the_owners_policies_and_broken_ones_permit
         with shop.made.open(reading=True) as reading:
             assert shop.person("ben", issuer=reading).show(effect).code == "found"
             assert shop.person("mia", issuer=reading).show(effect).code == "not_found"
-        (shop.made.folder / "policies" / "policies.cedar").write_text("permit (principal")
+        draft = shop.made.folder / "policies" / "policies.cedar"
+        draft.write_text("permit (principal")
+        with shop.made.open(reading=True) as reading:
+            assert shop.person("ben", issuer=reading).show(effect).code == "found"  # a draft is nobody's word
+            assert reading.as_caller(token=shop.token()).show(effect).code == "found"
+        draft.write_text(STANDARD_POLICY)
+        activated(shop.made.profile)
         with shop.made.open(reading=True) as reading:
             assert shop.person("ben", issuer=reading).show(effect).code == "not_found"
-            assert reading.as_caller(token=shop.token()).show(effect).code == "found"
 
 
 def test_the_host_is_named_as_such(shop: Shop) -> None:
     effect = hosts(shop, "named")
     record = shop.issuer.show(effect).more["record"]
     assert record["caller"] == HOST  # type: ignore[index]
+
+
+@pytest.mark.spec("POL-01", "POL-07", "SEC-02")
+def test_only_whom_the_policies_in_force_let_activate_does_so(tmp_path: Path) -> None:
+    """A draft that gives its own author the role is not what is asked."""
+    with opened_shop(tmp_path / "f0", policy=WITH_ROLES) as shop:
+        text = shop.made.profile.read_text()
+        plain = text.replace('u-ana = { roles = ["owner", "operator"]', 'u-ana = { roles = ["operator"]')
+        shop.made.profile.write_text(plain)
+        activated(shop.made.profile)  # the last act of an owner
+        shop.made.profile.write_text(text)
+        told = activate(shop.made.profile)
+        assert (told.code, told.more["field"]) == ("forbidden", "activate")
+        assert trail(shop.issuer)[-1].attributes["permit.refusal"] == "forbidden"
+
+
+@pytest.mark.spec("SEC-02", "BUD-05")
+def test_a_suspended_owner_activates_nothing(tmp_path: Path) -> None:
+    with opened_shop(tmp_path / "f0", policy=STANDARD_POLICY) as shop:
+        assert shop.issuer.suspend("person", "u-ana").code == "suspended_now"
+        assert activate(shop.made.profile).code == "forbidden"

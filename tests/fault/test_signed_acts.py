@@ -38,6 +38,7 @@ def done(shop: Shop, issuer: Issuer, act: Act, person: str = "u-ana") -> Answer:
     return act(issuer.signed(shop.sign(person, statement), statement))
 
 
+EXPIRES_MS = now_ms() + HOUR_MS
 SIGNED: dict[str, tuple[Act, str]] = {
     "task-open": (
         lambda one: one.task_open(
@@ -56,7 +57,6 @@ SIGNED: dict[str, tuple[Act, str]] = {
     "actor-token": (lambda one: one.actor_token("agent-8"), "credential_issued"),
     "clock-accept": (lambda one: one.clock_accept(), "accepted"),
 }
-EXPIRES_MS = now_ms() + HOUR_MS
 
 
 @pytest.mark.spec("SEC-02", "OPR-03", "AUD-01", "AUD-05")
@@ -94,12 +94,13 @@ def test_an_operator_signs_for_a_look_and_for_a_risk(tmp_path: Path) -> None:
         effect = permitted(host.request("refund", {"order": "o", "amount": 1}, task="t1", actor="agent-7"))
         assert host.commit(effect).code == "outcome_unknown"
         strict = shop.strict()
-        for act in (
+        acts: tuple[Act, ...] = (
             lambda one: one.reconcile(effect),
             lambda one: one.acknowledge(effect, reason="lost"),
             lambda one: one.task_accept_overrun("t1"),
             lambda one: one.ledger_collect(),
-        ):
+        )
+        for act in acts:
             assert act(strict).code == "signature_needed"
         risk: Act = lambda one: one.acknowledge(effect, reason="lost")  # noqa: E731 - one act, given twice
         assert done(shop, strict, risk, "ben").code == "not_found"

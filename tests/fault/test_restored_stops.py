@@ -9,13 +9,14 @@ import pytest
 from issuer import Issuer
 from issuer.commands.stop_words import ruling_step
 from issuer.house import Visit
-from ledger.authority import ACTIVE_REVISION, Ruling, RulingKind
+from ledger.authority import Ruling, RulingKind
 from ledger.model import InstantMs, TransitionName
 from ledger.port import Verdict, View
 from tests.support.cases import trail
 from tests.support.issuers import Made, standard_issuer
 from tests.support.reconciling import Inquiry, opened_inquiry
 from tests.support.restoring import published, restored, saved
+from tests.support.revised import activated, rewritten
 
 KEY = "SHA256:" + "k" * 42 + "A"
 DIGESTS = ["1" * 64, "2" * 64]
@@ -47,11 +48,6 @@ def ruled(issuer: Issuer, name: TransitionName, ruling: tuple[RulingKind, str, s
 
 def token(issuer: Issuer, name: str, digest: str) -> None:
     ruled(issuer, TransitionName.CREDENTIAL_ISSUED, (RulingKind.TOKEN, name, digest), credential=name)
-
-
-def activated(issuer: Issuer, digest: str) -> None:
-    of = (RulingKind.REVISION, ACTIVE_REVISION, digest)
-    ruled(issuer, TransitionName.REVISION_ACTIVATED, of, revision_activated=digest)
 
 
 def test_what_was_stopped_since_is_stopped_again_and_what_was_thawed_is_not_thawed(made: Made) -> None:
@@ -115,10 +111,10 @@ def test_a_credential_that_changed_since_is_void_and_another_is_not(made: Made) 
 
 @pytest.mark.spec("POL-07")
 def test_where_the_revision_changed_since_everything_is_frozen_until_an_owner_thaws(made: Made) -> None:
-    with made.open() as issuer:
-        activated(issuer, DIGESTS[0])
-        file = saved(made)
-        activated(issuer, DIGESTS[1])
+    file = saved(made)
+    text = made.profile.read_text("utf-8")
+    rewritten(made.profile, text.replace("per_root = { permits = 200 }", "per_root = { permits = 199 }"))
+    assert activated(made.profile)
     assert restored(made, file).more["stopped"] == ["all"]
     with made.open() as issuer:
         assert (ask(issuer).code, ask(issuer).more["level"]) == ("suspended", "all")

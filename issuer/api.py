@@ -5,12 +5,14 @@ threads, and must be opened anew in a forked child.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
 from audit import Sink
 from issuer import commands
+from issuer.activation import activate_first
 from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.commands.task_scope import ScopeAsk
@@ -69,7 +71,8 @@ class Issuer(Handle):
             reading=reading,
         )
         places = Places(Path(profile).absolute())
-        current = CurrentTerms(house, places, adapters, reading=reading)
+        first = None if reading else partial(activate_first, places, house.ledger.beneath, adapters)
+        current = CurrentTerms(house, places, adapters, first=first)
         caller = local_caller(house.profile)
         return cls(house, caller, current.house, lambda: current.trouble, token=token)
 

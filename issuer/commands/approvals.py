@@ -14,11 +14,11 @@ from typing import Final
 
 from issuer import answering
 from issuer.approving.statement import Declining
-from issuer.caller import Caller, CallerKind, refuse_agent, refuse_caller
+from issuer.caller import Caller, CallerKind, refuse_agent
 from issuer.clock import instant_text, steady_s
 from issuer.commands.approval_rows import approval_record
 from issuer.commands.asking import standing
-from issuer.commands.edge import at_the_edge, record_refusal
+from issuer.commands.edge import at_the_edge
 from issuer.commands.looking import swept
 from issuer.commands.using import commit
 from issuer.flow import spans
@@ -190,9 +190,6 @@ def _answered(visit: Visit, reference: str, signature: str, why: tuple[str, str 
     found: list[Effect] = []
 
     def run() -> Answer:
-        refused = _agent_refused(visit, reference)
-        if refused is not None:
-            return refused
         declining = None if why is None else declining_of(*why)
         opened, signed_text = _opened(visit, reference, found, declining)
         signed = signed_by(visit.house, opened, signed_text, signature, declining)
@@ -222,16 +219,8 @@ def _told(house: House, committed: Committed[Answered], done: str) -> Answer:
     return answering.about(house, code, answered.effect)
 
 
-def _agent_refused(visit: Visit, reference: str) -> Answer | None:
-    """Refuse a host or an actor, with the same words for any reference; its attempt stands in the effect's story."""
-    no = refuse_agent(visit.caller)
-    if no is None or visit.house.ledger.read(lambda view: refuse_caller(view, visit.caller)) is not None:
-        return None  # whoever is not who it claims to be is refused at the edge, under no name
-    record_refusal(visit, no, _any(visit, reference))
-    return answering.refused(visit.house, no)
-
-
 def _demand_person(visit: Visit, effect: Effect | None) -> None:
+    # The edge has asked it for these commands; what an answer rests on is asked where it is opened as well.
     no = refuse_agent(visit.caller)
     if no is not None:
         raise RefusedError(no.code, field=no.field)

@@ -31,8 +31,8 @@ from issuer.flow.capacity import refuse_use
 from issuer.flow.decide import Decided, decide, decision_attributes
 from issuer.flow.invocations import named, obliged_steps, refuse_named
 from issuer.flow.issue import sealed
+from issuer.flow.lifetimes import lifetime_caps
 from issuer.flow.overdue import expired_step
-from issuer.flow.prepare import lifetime_caps
 from issuer.flow.refusing import RefusedError, collected_since
 from issuer.flow.statements import registered_keys, statement_digest
 from issuer.flow.stops import refuse_stopped
@@ -157,9 +157,9 @@ def answer(visit: Visit, opened: Opened, signed: Signed, view: View, now: Instan
     if edited is not None or wait is None:
         return _no(visit, current, edited or Refusal(code=RefusalCode.PERMIT_BROKEN), signed)
     locked = Locked(view=view, now=now, path=view.path(current.task_id), invocation=named(view, current))
-    no = refuse_stopped(view, visit.house, current) or _refuse_signer(  # 2, 3
-        visit.house, current, locked, signed
-    )
+    # A no is taken also of what is stopped: it can only end what must not go on.
+    no = None if signed.declining is not None else refuse_stopped(view, visit.house, current)  # 2
+    no = no or _refuse_signer(visit.house, current, locked, signed)  # 3
     if no is not None:
         return _no(visit, current, no, signed)
     if signed.declining is not None:

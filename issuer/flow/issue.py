@@ -14,7 +14,7 @@ from issuer.flow.approvers import nobody_can_answer
 from issuer.flow.binding import Pinned
 from issuer.flow.decide import Decided, decide, decision_attributes
 from issuer.flow.invocations import obliged_steps
-from issuer.flow.prepare import lifetime_caps
+from issuer.flow.lifetimes import lifetime_caps
 from issuer.flow.statements import Asked, first_statement, statement_digest
 from issuer.house import House, Locked, Visit
 from issuer.ids import new_permit_id, random_bytes

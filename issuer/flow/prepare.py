@@ -22,6 +22,7 @@ from issuer.flow.binding import (
     hides_resource,
     salted_parts,
 )
+from issuer.flow.lifetimes import lifetime_caps, waiting_caps, window_end
 from issuer.flow.refusing import RefusedError, unknown_name
 from issuer.flow.stops import refuse_before_reading
 from issuer.house import House, Locked, Visit
@@ -476,38 +477,3 @@ def drafted_effect(visit: Visit, draft: Draft, locked: Locked, *, waits: bool = 
         window_ends_ms=window_end(operation, expires),
         invocation_id=invocation_id,
     )
-
-
-def lifetime_caps(operation: Operation, locked: Locked) -> dict[str, int]:
-    """Return every cap on a lifetime that begins now, by name, as instants (PER-03)."""
-    now = locked.now
-    caps = {"class": now + operation.bounds.lifetime_ms}
-    if operation.lifetime_ms is not None:
-        caps["operation"] = now + operation.lifetime_ms
-    if operation.key_kept_ms is not None:
-        caps["service_idempotency"] = now + operation.key_kept_ms
-    return caps | _around(locked)
-
-
-def waiting_caps(operation: Operation, locked: Locked) -> dict[str, int]:
-    """Return every cap on a wait for people that begins now, by name, as instants.
-
-    Its permit gets caps of its own when they have answered (`lifetime_caps`), and none beyond these.
-    """
-    return {"wait": locked.now + operation.bounds.wait_ms} | _around(locked)
-
-
-def _around(locked: Locked) -> dict[str, int]:
-    """Return the ends of what an effect belongs to."""
-    caps = {"task": int(min(node.task.expires_ms for node in locked.path))}
-    if locked.invocation is not None:
-        caps["invocation"] = locked.invocation.deadline_ms
-    return caps
-
-
-def window_end(operation: Operation, expires: InstantMs) -> InstantMs:
-    """Return from when on nothing outside can still refer to an effect that `expires` then (PER-04).
-
-    It may be admitted until then, sent until its deadline after that, and the service keeps its key from there on.
-    """
-    return InstantMs(expires + operation.deadline_ms + (operation.key_kept_ms or 0))

@@ -9,6 +9,7 @@ import pytest
 
 from issuer import Issuer
 from issuer.wire import Answer
+from tests.support.approving import opened_office
 from tests.support.cases import (
     PATIENCE_S,
     all_at,
@@ -276,3 +277,29 @@ def test_the_command_line_refuses_a_restated_cent_with_exit_code_7(tmp_path: Pat
         assert (ran.exit, ran.answer["code"], ran.answer["field"]) == (7, "mismatch", "amount")
         assert (ran.answer["effect"], ran.answer["state"]) == (effect, "permitted")
         assert service.connections == 0
+
+
+@pytest.mark.spec("APP-01", "APP-04", "EFF-03", "EFF-08", "PER-01")
+def test_a_yes_to_one_effect_is_worth_nothing_for_another_and_stays_usable_for_it(tmp_path: Path) -> None:
+    with opened_office(tmp_path / "f0") as office:
+        levels = small_tree(office.issuer, "d04", task=3_000)
+        exact: dict[str, Any] = {"payload": PREPARED | {"amount": 900}, "task": levels[0], "actor": "agent-7"}
+        approved = refund(office.issuer, amount=900, task=levels[0]).effect or ""
+        signature = office.signature("bob", office.statement(approved))
+        assert office.issuer.approve(approved, signature).code == "permitted"
+        start = length(office.issuer)
+        for row, field in OTHERS.values():
+            no = office.issuer.commit(approved, **restated(row, 900))
+            assert_refused(no, code="mismatch", field=field, effect=approved, exit_code=7)
+        assert {code for code, _field, _level in refusals(office.issuer, start)} == {"mismatch"}
+        # The yes quoted for one cent more, for another order, and for the very same once more.
+        for order, amount in (("o-1", 901), ("o-2", 900), ("o-1", 900)):
+            other = refund(office.issuer, order=order, amount=amount, task=levels[0]).effect or ""
+            no = office.issuer.approve(other, signature)
+            assert (no.code, no.more["field"]) == ("signature_refused", "bad_signature")
+            assert office.issuer.commit(other).code == "not_permitted_yet"
+        assert office.service.connections == 0
+        office.service.then(answer(201))
+        assert office.issuer.commit(approved, **exact).code == "succeeded"
+        assert office.service.requests[-1].body == b'{"amount":900,"order":"o-1"}'
+        assert office.service.connections == 1

@@ -14,6 +14,7 @@ from issuer import Issuer
 from issuer.caller import Caller, CallerKind
 from issuer.wire import Answer
 from tests.support.issuers import STANDARD_POLICY, Made, refund, standard_issuer
+from tests.support.revised import activated, rewritten
 from tests.support.service import Service
 from tests.support.ssh import make_key, sign
 
@@ -23,6 +24,8 @@ permit (principal is Person, action == Action::"approve", resource is Request)
 when { principal in resource.approvers };
 """
 POLICY = STANDARD_POLICY + APPROVERS_POLICY
+GROUP = '@approvers("finance")'
+NO_APPROVERS = "when { principal in resource.approvers };"
 WHO = ("ops", "u-ana", "boss", "bob", "carol", "dan", "erin", "mallory")
 UID = f"uid:{os.getuid()}"
 PEOPLE = f"""
@@ -74,10 +77,25 @@ class Office:
         text = self.statement(effect, decline=reason)
         return self.issuer.decline(effect, self.signature(person, text), reason=reason)
 
+    def put(self, path: Path, text: str) -> None:
+        """Write a file of the owner and put it in force; a draft that cannot be in force stays a draft."""
+        rewritten(path, text)
+        activated(self.made.profile)
+
+    @property
+    def policies(self) -> Path:
+        """The file of the policies."""
+        return self.made.folder / "policies" / "policies.cedar"
+
     def as_agent(self, name: str = "agent-7") -> Issuer:
         """Return the same open issuer as an agent with a credential of its own calls it."""
         caller = Caller(name=name, account="token", roles=(), kind=CallerKind.ACTOR)
         return Issuer(self.issuer._house, caller, self.issuer._current)
+
+
+def asked_of(approvers: str) -> str:
+    """Return the policy with other people asked."""
+    return POLICY.replace(GROUP, f'@approvers("{approvers}")')
 
 
 def waiting(answer: Answer) -> str:

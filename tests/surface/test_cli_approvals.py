@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ledger.model import EffectId
 from tests.support.approving import Office, opened_office, waiting
 from tests.support.cases import HOUSE, PATIENCE_S, PROGRAM, command, small_tree, state_of
 from tests.support.issuers import refund
@@ -141,3 +142,24 @@ def test_a_request_waits_until_people_have_answered(office: Office) -> None:
     assert office.approve(effect, "bob").code == "permitted"
     out, _err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, json.loads(out)["code"]) == (0, "permitted")
+
+
+@pytest.mark.spec("APP-01", "APP-03", "ADM-04")
+def test_two_people_who_answer_at_once_in_two_processes_make_one_permit(
+    office: Office, tmp_path: Path
+) -> None:
+    effect = ask(office, "race")
+    statement = office.statement(effect)
+    words = [*PROGRAM, "--json", "--profile", str(office.made.profile), "approve", effect, "--signature"]
+    processes = []
+    for person in ("bob", "carol"):
+        (tmp_path / person).write_text(office.signature(person, statement), encoding="ascii")
+        processes.append(
+            subprocess.Popen(
+                [*words, str(tmp_path / person)], stdout=subprocess.PIPE, cwd=HOUSE, env=environment({})
+            )
+        )
+    codes = [json.loads(one.communicate(timeout=PATIENCE_S)[0])["code"] for one in processes]
+    assert sorted(codes) == ["nothing_to_change", "permitted"]
+    given = office.issuer._house.ledger.read(lambda view: view.approvals(EffectId(effect)))
+    assert len(given) == 1

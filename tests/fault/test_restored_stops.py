@@ -16,7 +16,6 @@ from tests.support.cases import trail
 from tests.support.issuers import Made, standard_issuer
 from tests.support.reconciling import Inquiry, opened_inquiry
 from tests.support.restoring import published, restored, saved
-from tests.support.revised import activated, rewritten
 
 KEY = "SHA256:" + "k" * 42 + "A"
 DIGESTS = ["1" * 64, "2" * 64]
@@ -107,19 +106,6 @@ def test_a_credential_that_changed_since_is_void_and_another_is_not(made: Made) 
     assert answer.more["credentials"] == ["host:agents"]
     with made.open() as issuer:
         assert rulings(issuer, RulingKind.TOKEN) == {"host:agents": "revoked", "host:builder": DIGESTS[0]}
-
-
-@pytest.mark.spec("POL-07")
-def test_where_the_revision_changed_since_everything_is_frozen_until_an_owner_thaws(made: Made) -> None:
-    file = saved(made)
-    text = made.profile.read_text("utf-8")
-    rewritten(made.profile, text.replace("per_root = { permits = 200 }", "per_root = { permits = 199 }"))
-    assert activated(made.profile)
-    assert restored(made, file).more["stopped"] == ["all"]
-    with made.open() as issuer:
-        assert (ask(issuer).code, ask(issuer).more["level"]) == ("suspended", "all")
-        assert issuer.thaw().code == "resumed"
-        assert ask(issuer).code == "permitted"
 
 
 def test_without_a_sink_that_proves_it_everything_is_frozen_and_every_credential_is_void(made: Made) -> None:

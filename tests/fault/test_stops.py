@@ -152,11 +152,11 @@ def test_a_host_that_is_stopped_stops_what_it_asked_for_and_of_a_stopped_owner_o
     changes['agent-7 = { answers_to = "u-ana"'] = 'agent-7 = { answers_to = "u-cy"'
     made = standard_issuer(tmp_path / "f2", port=service.port, changes=changes)
     with made.open() as owner:
-        credential = Caller(name="agents", account="token", roles=(), kind=CallerKind.HOST)
+        credential = Caller(name="host:agents", account="token", roles=(), kind=CallerKind.HOST)
         agent = Issuer(owner._house, credential, lambda: owner._house)
         effect = permitted(refund(agent))
         assert owner.freeze("host", "agents").code == "suspended_now"
-        assert agent.commit(effect).more["level"] == "host:agents"
+        assert agent.commit(effect).code == "suspended"
         permitted(refund(owner))
         assert owner.thaw("host", "agents").code == "resumed"
         assert owner.suspend("person", "u-cy").code == "suspended_now"

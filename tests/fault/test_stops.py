@@ -156,7 +156,7 @@ def test_a_host_that_is_stopped_stops_what_it_asked_for_and_of_a_stopped_owner_o
         agent = Issuer(owner._house, credential, lambda: owner._house)
         effect = permitted(refund(agent))
         assert owner.freeze("host", "agents").code == "suspended_now"
-        assert agent.commit(effect).more["level"] == "host:agents"
+        assert agent.commit(effect).code == "suspended"
         permitted(refund(owner))
         assert owner.thaw("host", "agents").code == "resumed"
         assert owner.suspend("person", "u-cy").code == "suspended_now"

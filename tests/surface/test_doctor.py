@@ -34,10 +34,10 @@ WITH_CREDENTIAL = 'http = { method = "POST", bearer = "crm_token", '
 DEPENDENT = {
     "packages": {"engine", "spans", "sqlite", "profile", "unserved", "policies", "operations", "time_zones",
                  "credentials", "keys", "ledger", "ledger_folder", "file_system", "space", "capacity", "protected",
-                 "clock", "sinks", "anchor", "admissions", "notices"},
+                 "clock", "sinks", "anchor", "admissions", "stops", "notices"},
     "profile": {"unserved", "policies", "operations", "capacity", "notices"},
-    "keys": {"ledger", "capacity", "protected", "clock", "sinks", "anchor", "admissions"},
-    "ledger": {"capacity", "clock", "sinks", "anchor", "admissions"},
+    "keys": {"ledger", "capacity", "protected", "clock", "sinks", "anchor", "admissions", "stops"},
+    "ledger": {"capacity", "clock", "sinks", "anchor", "admissions", "stops"},
 }  # fmt: skip
 """What may not be judged where another check is not well."""
 
@@ -373,6 +373,7 @@ def test_what_could_be_better_is_a_hint_and_no_problem(
         open_task(issuer, "org", budget={"USD.cent": 10}, subject="u-ana", actors=["agent-7"])
         effect = permitted(issuer.request("publish", {"name": "one"}, task="org", actor="agent-7"))
         assert issuer.admit(effect).code == "admitted"
+        assert issuer.freeze("class", "refund").code == "suspended_now"
     monkeypatch.setattr(storage, "now_ms", lambda: now_ms() + HOUR_MS)
     ran = issuer_here("doctor", "--json", at=made.folder)
     found = findings(ran)
@@ -382,8 +383,9 @@ def test_what_could_be_better_is_a_hint_and_no_problem(
     assert "1 admission open, 1 overdue." in found["admissions"][0]["says"]
     assert all(
         found[name][0]["ok"] is True and found[name][0]["next"]
-        for name in ("anchor", "notices", "admissions")
+        for name in ("anchor", "notices", "admissions", "stops")
     )
+    assert "class:refund (frozen)" in found["stops"][0]["says"]
     assert "hint     anchor: " in issuer_here("doctor", at=made.folder).out
 
 

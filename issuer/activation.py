@@ -9,7 +9,7 @@ A ledger that never had one takes the files as they lie there, once: they were i
 Next: every process compares under the lock (`issuer.revised`) and reads the copy (`issuer.terms`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -33,7 +33,7 @@ from issuer.revisions import (
 from issuer.terms import Terms, terms_of
 from ledger.authority import ACTIVE_REVISION, Ruling, RulingKind
 from ledger.changes import RulingMade, Step
-from ledger.errors import Fault, LedgerUnavailable
+from ledger.errors import Fault, LedgerCorrupt, LedgerUnavailable
 from ledger.model import AttributeValue, InstantMs, Transition, TransitionName
 from ledger.port import Ledger, Verdict, View
 from ledger.states import PENDING, UNRESOLVED
@@ -126,13 +126,24 @@ def opening_terms(
     if active is None:
         if reading:
             return UNACTIVATED, terms_of(read_draft(places, policies=False), places, reading=True)
-        return activate_first(places, ledger, lambda files: terms_of(files, places, adapters=adapters))
+        return _first_or_none(places, ledger, adapters)
     try:
         return active, terms_of(load_snapshot(places, active), places, reading=reading, adapters=adapters)
     except LedgerUnavailable:
         if not reading:
             raise
         return active, terms_of(read_draft(places, policies=False), places, reading=True)
+
+
+def _first_or_none(places: Places, ledger: Ledger, adapters: Handed) -> tuple[str, Terms]:
+    """Activate the first revision; where the ledger takes nothing now, go on without one.
+
+    Nothing is decided then (`issuer.revised`); but it can be read, and a clock be believed again (PER-03, LED-04).
+    """
+    try:
+        return activate_first(places, ledger, adapters)
+    except (LedgerCorrupt, LedgerUnavailable):
+        return UNACTIVATED, terms_of(read_draft(places), places, adapters=adapters)
 
 
 def _active(ledger: Ledger, *, reading: bool) -> str | None:
@@ -144,7 +155,9 @@ def _active(ledger: Ledger, *, reading: bool) -> str | None:
         return None
 
 
-def activate_first(places: Places, ledger: Ledger, judge: Callable[[OwnerFiles], Terms]) -> tuple[str, Terms]:
+def activate_first(
+    places: Places, ledger: Ledger, adapters: Handed = MappingProxyType({}), *, operations: bool = True
+) -> tuple[str, Terms]:
     """Put the files as they lie there in force, in a ledger where none ever was; return what is in force then.
 
     That there never was one is proven by the ledger's register of rulings, under the lock.
@@ -152,6 +165,10 @@ def activate_first(places: Places, ledger: Ledger, judge: Callable[[OwnerFiles],
     Raises:
         As `opening_terms`.
     """
+
+    def judge(files: OwnerFiles) -> Terms:
+        return terms_of(files, places, operations=operations, adapters=adapters)
+
     files = read_draft(places)
     terms = judge(files)
     keep_snapshot(places, files)

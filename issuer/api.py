@@ -5,12 +5,14 @@ threads, and must be opened anew in a forked child.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
 from audit import Sink
 from issuer import commands
+from issuer.activation import activate_first
 from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.commands.task_scope import ScopeAsk
@@ -69,7 +71,8 @@ class Issuer(Handle):
             reading=reading,
         )
         places = Places(Path(profile).absolute())
-        current = CurrentTerms(house, places, adapters, reading=reading)
+        first = None if reading else partial(activate_first, places, house.ledger.beneath, adapters)
+        current = CurrentTerms(house, places, adapters, first=first)
         caller = local_caller(house.profile)
         return cls(house, caller, current.house, lambda: current.trouble, token=token)
 
@@ -414,6 +417,22 @@ class Issuer(Handle):
             Fault: nothing was changed.
         """
         return commands.activate(Path(profile), revision, adapters=adapters)
+
+    def keys_list(self) -> Answer:
+        """Show the issuer's own keys: id, state, since when, and the live permits that each still opens (SEC-03)."""
+        return self._done("keys-list", commands.keys_list)
+
+    def keys_rotate(self) -> Answer:
+        """Make a new active key; permits of the one before stay valid until they expire."""
+        return self._done("keys-rotate", commands.keys_rotate)
+
+    def keys_retire(self, key: str) -> Answer:
+        """Let `key` (8 hex digits) open no permit any more."""
+        return self._done("keys-retire", lambda visit: commands.keys_retire(visit, key), key=key)
+
+    def keys_revoke(self, key: str) -> Answer:
+        """Revoke the compromised `key` (8 hex digits): its permits are void, what it signed is signed anew."""
+        return self._done("keys-revoke", lambda visit: commands.keys_revoke(visit, key), key=key)
 
     @staticmethod
     def ledger_check(profile: str | Path) -> Answer:

@@ -16,6 +16,7 @@ from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.places import Places
 from issuer.profile import Profile, load_profile
+from issuer.revised import REVISION, RevisedLedger
 from issuer.sealing.authenticator import RingAuthenticator
 from issuer.wiring import current_keys, open_ledger, registered_sinks
 from ledger.changes import Step
@@ -97,7 +98,7 @@ def _recorded(profile: Profile, ledger: SqliteLedger, base: Position) -> int:
         attributes={
             "permit.mode": profile.mode,
             "permit.caller": local_caller(profile).name,
-            "permit.revision": profile.digest,
+            REVISION: profile.digest,
             "permit.base.epoch": base.epoch,
             "permit.base.sequence": base.sequence,
         },
@@ -106,7 +107,7 @@ def _recorded(profile: Profile, ledger: SqliteLedger, base: Position) -> int:
     def decide(_view: View, _now: InstantMs) -> Verdict[None]:
         return Verdict(value=None, steps=(Step(transition=transition),))
 
-    return ledger.transact(decide).sequence
+    return RevisedLedger(ledger, None).record(decide).sequence
 
 
 def shipped(profile: Profile, ledger: SqliteLedger, sequence: int) -> str | None:

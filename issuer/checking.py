@@ -22,7 +22,7 @@ from issuer.flow.seal import seal_holds
 from issuer.instance import dead_instances, forget_instance
 from issuer.look import open_to_look
 from issuer.places import Places
-from issuer.sealing import KeyRing, KeyState
+from issuer.sealing import KeyRing, Purpose, may, seal_key_id
 from issuer.sealing.authenticator import RingAuthenticator
 from ledger.changes import Step
 from ledger.errors import Fault, LedgerCorrupt
@@ -31,7 +31,6 @@ from ledger.port import Ledger, SealedEffect, SealedPermit, Verdict
 from ledger.sqlite.check import CheckFinding, CheckReport, check_ledger
 from ledger.sqlite.check_ground import FINDINGS_MAX, Proofs
 from ledger.sqlite.halt import lift_halt, set_halt, standing_halt
-from ledger.states import EffectState
 
 SINK_SECONDS: Final = 2.0
 """How long another process may hold a sink while its last line is looked at."""
@@ -39,12 +38,10 @@ SINK_SECONDS: Final = 2.0
 
 def proofs_with(ring: KeyRing) -> Proofs:
     """Return everything that the rooms of an issuer can prove of its ledger."""
-    has_retired = any(ring.state(key_id) is KeyState.RETIRED for key_id in ring.key_ids)
 
     def open_seal(ledger_id: LedgerId, effect: SealedEffect, permit: SealedPermit) -> bool:
-        # A retired key opens no permit, so what it sealed and nobody can use any more is not judged.
-        past = has_retired and effect.state != EffectState.PERMITTED
-        return seal_holds(ring, ledger_id, effect, permit) or past
+        # What a key sealed that opens no permit any more is void, and nobody can use it: it is not judged.
+        return seal_holds(ring, ledger_id, effect, permit) or _is_void(ring, permit.seal)
 
     return Proofs(
         keys=RingAuthenticator(ring),
@@ -53,6 +50,12 @@ def proofs_with(ring: KeyRing) -> Proofs:
         span_holds=span_holds,
         span_says=span_says,
     )
+
+
+def _is_void(ring: KeyRing, seal: str) -> bool:
+    """Say whether a permit's seal names a key of the ring that was retired or revoked."""
+    key_id = seal_key_id(seal)
+    return key_id in ring.key_ids and not may(ring.state(key_id), Purpose.SEAL)
 
 
 def checked_ledger(places: Places, ring: KeyRing) -> CheckReport:

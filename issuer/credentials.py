@@ -19,6 +19,7 @@ from issuer.sealing import (
     NONCE_BYTES,
     KeyRing,
     SealBroken,
+    credential_key_id,
     is_sealed_credential,
     open_credential,
     seal_credential,
@@ -102,6 +103,33 @@ def seal_credentials(folder: Path, ring: KeyRing, names: Collection[str]) -> Non
             with suppress(CredentialMissingError, UnicodeDecodeError):
                 _text(data, name)
                 _seal(folder, name, data, seen, ring)
+
+
+def reseal_credentials(folder: Path, ring: KeyRing, key_id: int) -> int:
+    """Seal anew, with the active key, every credential that `key_id` sealed; return how many there were (SEC-03).
+
+    What does not open is left as it is: it is of another ledger, and of no use here.
+
+    Raises:
+        CredentialMissingError: one cannot be written.
+    """
+    number = 0
+    for name in sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else ():
+        sealed = _sealed_with(folder, name, ring, key_id)
+        if sealed is not None:
+            _seal(folder, name, *sealed, ring)
+            number += 1
+    return number
+
+
+def _sealed_with(folder: Path, name: str, ring: KeyRing, key_id: int) -> tuple[bytes, os.stat_result] | None:
+    try:
+        data, seen = _read(folder, name)
+        if is_sealed_credential(data) and credential_key_id(data) == key_id:
+            return open_credential(ring, name, data), seen
+    except (CredentialMissingError, SealBroken):
+        return None
+    return None
 
 
 def _read(folder: Path, name: str) -> tuple[bytes, os.stat_result]:

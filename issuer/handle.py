@@ -18,7 +18,7 @@ from issuer.house import House, SignedText, Visit
 from issuer.revised import RevisionMoved
 from issuer.tokens import presented_caller, read_token
 from issuer.wire import Answer
-from ledger.errors import LedgerUnavailable
+from ledger.errors import LedgerCorrupt, LedgerUnavailable
 
 TURNS_MAX: Final = 3
 """How often a command is run where the owner activates a revision under it each time."""
@@ -38,7 +38,7 @@ class Handle:
         house: House,
         caller: Caller,
         current: Callable[[], House],
-        trouble: Callable[[], LedgerUnavailable | None] = lambda: None,
+        trouble: Callable[[], LedgerUnavailable | LedgerCorrupt | None] = lambda: None,
         *,
         token: str | None = None,
         text: SignedText | None = None,

@@ -17,7 +17,7 @@ from issuer.profile import Profile
 from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, ProtectedStore
 from ledger.invocations import Invocation
-from ledger.model import AttributeValue, InstantMs, PathNode, Unit
+from ledger.model import AttributeValue, InstantMs, PathNode, Transition, Unit
 from ledger.port import Ledger, View
 from ledger.refusals import Refusal
 from ledger.sqlite.ballast import Ballast
@@ -37,6 +37,8 @@ class House:
         units: every unit that some operation costs.
         ballast: the room that is kept for outcomes.
         open_anew: opens the same ledger once more, for an outcome that the open one could not take.
+        places: where it keeps what.
+        resign: signs anew what the compromised key of this id signed; the span is the transition (SEC-03).
         now: the clock; inside a transaction the ledger's own reading counts, and only that.
         observe: told the name of each numbered step as it is reached (`issuer.flow.steps`).
         late_bundle: the owner's policies, read where a house that only reads is asked who may look; None elsewhere.
@@ -57,6 +59,7 @@ class House:
     instance: Instance
     ballast: Ballast
     open_anew: Callable[[], Ledger]
+    resign: Callable[[int, Transition], int]
     now: Callable[[], InstantMs]
     observe: Callable[[str], None]
     voids_swept: set[tuple[str, int]] = field(default_factory=set)

@@ -32,6 +32,12 @@ FACTS: Final = frozenset(
 """What is recorded because it is so, and asks no terms: outcomes, evidence, ends that time has brought."""
 
 
+UNRULED: Final = frozenset(
+    {TransitionName.REFUSED, TransitionName.CONTENT_SHOWN, TransitionName.CLOCK_ACCEPTED}
+)
+"""What else is recorded while no revision was ever in force: a no, a look, and that the clock is right again."""
+
+
 class RevisionMoved(Exception):  # noqa: N818 - no fault: the command is run again under the terms in force
     """Another revision is in force than the one that was decided under; nothing was written."""
 
@@ -46,7 +52,7 @@ class RevisedLedger:
     """A ledger whose decisions are made under one revision, and refused where it is not the one in force."""
 
     def __init__(self, ledger: Ledger, revision: str | None) -> None:
-        """Decide under `revision`; None is the state before any was ever activated."""
+        """Decide under `revision`; None is the state before any was ever activated, and then nothing is decided."""
         self.beneath = ledger
         self._revision = revision
 
@@ -82,7 +88,8 @@ class RevisedLedger:
             if not verdict.steps:
                 return verdict
             active = in_force(view)
-            if active != self._revision and not all(_is_fact(step) for step in verdict.steps):
+            free = FACTS if active is not None else FACTS | UNRULED
+            if (active is None or active != self._revision) and not free.issuperset(_names(verdict)):
                 raise RevisionMoved
             return _told(verdict, active)
 
@@ -112,8 +119,8 @@ class RevisedLedger:
         self.beneath.close()
 
 
-def _is_fact(step: Step) -> bool:
-    return step.transition.name in FACTS
+def _names(verdict: Verdict[T]) -> frozenset[TransitionName]:
+    return frozenset(step.transition.name for step in verdict.steps)
 
 
 def _told(verdict: Verdict[T], active: str | None) -> Verdict[T]:

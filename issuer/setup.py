@@ -27,7 +27,7 @@ from issuer.revised import in_force
 from issuer.sealing import create_key_ring, create_protected_folder, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
 from issuer.starter import family_files, starter_profile
-from issuer.terms import load_policies, terms_of
+from issuer.terms import load_policies
 from issuer.wiring import current_keys, open_ledger, own_ledger
 from ledger.changes import SinkRegistered, Step
 from ledger.model import InstantMs, SinkRegistration, Transition, TransitionName
@@ -226,7 +226,7 @@ def _make_ledger(places: Places, profile: Profile, progress: _Progress) -> Made:
             ledger.transact(lambda view, now: _registered(profile, wanted, view, now))
             registered = ledger.read(lambda view: view.sinks())
         if ledger.read(in_force) is None:
-            activate_first(places, ledger, lambda files: terms_of(files, places, operations=False))
+            activate_first(places, ledger, operations=False)
         places.founding.unlink(missing_ok=True)
         for sink in registered:
             progress.note(f"sink {sink.name}", made=made)

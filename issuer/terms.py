@@ -9,7 +9,7 @@ Next: `issuer.wiring` puts the terms into a house.
 
 import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -24,7 +24,7 @@ from issuer.profile import Profile, ProfileRefused, parse_profile
 from issuer.revised import in_force
 from issuer.revisions import OwnerFiles, load_snapshot
 from issuer.sealing import open_key_ring
-from ledger.errors import Fault, LedgerUnavailable
+from ledger.errors import Fault, LedgerCorrupt, LedgerUnavailable
 from ledger.model import Unit
 from policies import (
     ActorFact,
@@ -152,17 +152,29 @@ def terms_of(
     )
 
 
+First = Callable[[], tuple[str, Terms]]
+"""Puts the files as they lie there in force where none ever was, and says what is then."""
+
+
 class CurrentTerms:
     """A house under the revision that is in force now: read again as soon as the ledger tells another."""
 
-    def __init__(self, house: House, places: Places, adapters: Handed, *, reading: bool = False) -> None:
-        """Begin with the house as it was opened."""
+    def __init__(
+        self,
+        house: House,
+        places: Places,
+        adapters: Handed,
+        *,
+        first: First | None = None,
+    ) -> None:
+        """Begin with the house as it was opened; `first` activates where none ever was, None where it is only read."""
+        self._first = first
         self._adapters = adapters
         self._house = house
         self._places = places
-        self._reading = reading
+        self._reading = first is None
         self._turn = threading.Lock()
-        self.trouble: LedgerUnavailable | None = None
+        self.trouble: LedgerUnavailable | LedgerCorrupt | None = None
         """Why the revision in force cannot be used here, where that is so: then nothing is decided."""
 
     def house(self) -> House:
@@ -176,15 +188,24 @@ class CurrentTerms:
                 active = self._house.ledger.read(in_force)
             except Fault:  # whatever is asked for next meets it too, and says so
                 return self._house
-            if active is not None and active != self._house.revision:
+            if active != (self._house.revision or None):
                 self._take_over(active)
+            elif active is None and self._first is not None:
+                self._take_over(None)
             return self._house
 
-    def _take_over(self, revision: str) -> None:
+    def _read(self, active: str | None) -> tuple[str, Terms]:
+        if active is None:
+            if self._first is None:
+                raise LedgerUnavailable("revision_open", "No revision was ever activated here.")
+            return self._first()
+        files = load_snapshot(self._places, active)
+        return active, terms_of(files, self._places, reading=self._reading, adapters=self._adapters)
+
+    def _take_over(self, active: str | None) -> None:
         try:
-            files = load_snapshot(self._places, revision)
-            terms = terms_of(files, self._places, reading=self._reading, adapters=self._adapters)
-        except LedgerUnavailable as fault:
+            revision, terms = self._read(active)
+        except (LedgerUnavailable, LedgerCorrupt) as fault:
             self.trouble = fault
             return
         except (ProfileRefused, BundleRefused, EngineUnfit, SetupError, ValueError):

@@ -23,6 +23,7 @@ from issuer.instance import Instance
 from issuer.operations.registry import Handed
 from issuer.places import Places
 from issuer.profile import Profile, load_profile
+from issuer.resigning import signed_anew
 from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, KeysUnavailable, ProtectedStore, StorageFault
 from issuer.sealing.authenticator import RingAuthenticator
@@ -215,6 +216,15 @@ def open_house(
             instance=Instance(places.instances, new_instance()),
             ballast=ballast,
             open_anew=open_anew,
+            resign=partial(
+                signed_anew,
+                places=places,
+                ring=ring,
+                recorder=recorder,
+                clock=clock,
+                uptime=_uptime_beside(clock, uptime),
+                observe=observe,
+            ),
             now=clock,
             observe=observe,
             late_bundle=cache(partial(late_policies, profile, places, revision)) if reading else None,

@@ -206,7 +206,10 @@ class ObligationDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulingMade:
-    """The latest word about one name, in the place of the one before (POL-07, ADM-05, SEC-03)."""
+    """The latest word about one name, in the place of the one before (POL-07, ADM-05, SEC-03).
+
+    A step has one at most, beside a challenge: the one that its span tells, as a check of the ledger sees it.
+    """
 
     ruling: Ruling
 

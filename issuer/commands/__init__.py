@@ -19,6 +19,10 @@ __all__ = [
     "invocation_list",
     "invocation_open",
     "invocation_show",
+    "keys_list",
+    "keys_retire",
+    "keys_revoke",
+    "keys_rotate",
     "ledger_backup",
     "ledger_check",
     "ledger_collect",
@@ -68,6 +72,7 @@ from issuer.commands.invocations import (
     invocation_show,
     obligation_done,
 )
+from issuer.commands.keys import keys_list, keys_retire, keys_revoke, keys_rotate
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.reconciling import acknowledge, reconcile

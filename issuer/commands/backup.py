@@ -67,6 +67,7 @@ def ledger_restore(profile_path: Path, file: Path) -> Answer:
             "frozen": sorted(set(outcome.frozen)),
             "stopped": outcome.stopped,
             "credentials": outcome.credentials,
+            "activate": outcome.is_unruled,
             "sinks": {sink.registration.name: str(sink.state) for sink in done.sinks},
             "kept": None if done.kept is None else f"ledger/{done.kept.name}",
         },
@@ -91,6 +92,11 @@ def _restored_say(done: Restored) -> str:
         )
     if done.outcome.credentials:
         parts.append(f"Void, to be issued anew: the credentials of {', '.join(done.outcome.credentials)}.")
+    if done.outcome.is_unruled:
+        parts.append(
+            "Another revision of the owner's files was activated after the backup, so none is in force: "
+            "look at them, and run `issuer activate`."
+        )
     if done.unshipped is not None:
         parts.append(f"The audit sink has not taken note of it yet ({done.unshipped})")
     return " ".join(parts)

@@ -24,7 +24,7 @@ from issuer.house import ID_SHOWN, Visit
 from issuer.operations.registry import Handed
 from issuer.places import Places
 from issuer.profile import Profile, ProfileRefused
-from issuer.revised import REVISION, in_force
+from issuer.revised import REVISION, RevisedLedger, in_force
 from issuer.revisions import (
     PREFIX_DIGITS_MIN,
     OwnerFiles,
@@ -87,7 +87,7 @@ class _Desk:
             return Verdict(value=None, steps=(Step(transition=transition),))
 
         with suppress(Fault):  # the no stands all the same
-            self.ledger.transact(decide)
+            RevisedLedger(self.ledger, None).record(decide)
         named = {} if refusal.field is None else {"field": refusal.field}
         return self.answer(str(refusal.code), say=answering.refusal_say(refusal, say), more=dict(named))
 

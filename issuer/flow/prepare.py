@@ -381,7 +381,10 @@ def request_of(house: House, pinned: Pinned) -> Request:
 
 
 def request_fingerprint(house: House, ask: Ask, values: Values) -> bytes:
-    """Return what a request key stands for: a keyed hash per field, so that a difference can be named (EFF-11)."""
+    """Return what a request key stands for: a keyed hash per field, so that a difference can be named (EFF-11).
+
+    The key is the ring's for repetition, which a rotation does not change.
+    """
     subkey = house.ring.subkey(Purpose.REPETITION)
     said: dict[str, object] = {"operation": ask.operation, "actor": ask.actor, "subject": ask.subject}
     if ask.invocation is not None:

@@ -68,13 +68,12 @@ def statement_again(
     """Return the statement that people were asked to sign, or with `declining` the one of a no; None where it is lost.
 
     It is lost where nobody was asked, or where what it said is no longer so. It was made with the key that was active
-    then, so each key of the ring is tried, the active one first.
+    then, so each key of the ring that is not revoked is tried, the active one first (SEC-03).
     """
     wait, asked = view.approval_wait(effect.effect_id), _asked(view, effect)
     if wait is None or asked is None or effect.actor not in house.profile.actors:
         return None
-    active = house.ring.active_key_id
-    for key_id in (active, *(one for one in house.ring.key_ids if one != active)):
+    for key_id in house.ring.key_ids_for(Purpose.STATEMENTS):
         key = house.ring.subkey(Purpose.STATEMENTS, key_id)
         try:
             asking = _asking(house, effect, pinned, asked, key)

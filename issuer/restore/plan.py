@@ -43,7 +43,8 @@ class Plan:
 class Outcome:
     """What the transaction did, for its answer: effects by what became of them, names of tasks that are frozen now.
 
-    `stopped` are the names that were stopped again, such as `all` or `actor:NAME`; `credentials` those that are void.
+    `stopped` are the names that were stopped again, such as `all` or `actor:NAME`; `credentials` those that are void;
+    `is_unruled` says that no revision of the owner's files is in force any more.
     """
 
     replayed: list[EffectId] = field(default_factory=list)
@@ -52,6 +53,7 @@ class Outcome:
     frozen: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
     credentials: list[str] = field(default_factory=list)
+    is_unruled: bool = False
 
 
 def common(plan: Plan) -> dict[str, AttributeValue]:

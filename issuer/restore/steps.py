@@ -3,7 +3,8 @@
 Rules: LED-08. In order: the span that begins the epoch; tasks that were opened, narrowed or ended after the backup;
 admissions after it, replayed as `unknown` with all that they hold; admissions of the backup, `unknown` as well, since
 their senders are gone; every other permit and preparation, revoked; every open invocation, ended; what was stopped
-since, stopped again. Without a complete sink, every open task is frozen, and everything is.
+since, stopped again; the owner's revision, out of force where it was replaced since. Without a complete sink, every
+open task is frozen, and everything is.
 Nothing here releases anything or gives authority.
 Next: `issuer.restore.restoring` writes them.
 """
@@ -12,8 +13,10 @@ from audit.sinks.epochs import LEFT, left_text
 from issuer.restore.effect_steps import EffectSteps
 from issuer.restore.invocation_steps import invocation_steps
 from issuer.restore.plan import Outcome, Plan, common
+from issuer.restore.revision_steps import revision_steps
 from issuer.restore.stop_steps import stop_steps
 from issuer.restore.task_steps import TaskSteps
+from issuer.revised import in_force, told_steps
 from ledger.changes import Step
 from ledger.model import AttributeValue, InstantMs, Transition, TransitionName
 from ledger.port import Verdict, View
@@ -38,8 +41,17 @@ def first_steps(plan: Plan, view: View, now: InstantMs) -> Verdict[Outcome]:
     outcome.frozen = tasks.frozen
     first = Step(transition=_begins(plan, len(outcome.replayed)), begins_epoch=plan.epoch)
     ended, stops = invocation_steps(plan, view), stop_steps(plan, view, now, outcome)
-    steps = (first, *tasks.steps[:narrowed], *effects.steps, *ended, *stops, *tasks.steps[narrowed:])
-    return Verdict(value=outcome, steps=steps)
+    revised = revision_steps(plan, view, now, outcome)
+    steps = (
+        first,
+        *tasks.steps[:narrowed],
+        *effects.steps,
+        *ended,
+        *stops,
+        *tasks.steps[narrowed:],
+        *revised,
+    )
+    return Verdict(value=outcome, steps=tuple(told_steps(steps, in_force(view))))
 
 
 def _begins(plan: Plan, replayed: int) -> Transition:

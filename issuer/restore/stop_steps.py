@@ -1,9 +1,9 @@
 """What a restored ledger does again to its stops and credentials: no restore gives back what was taken.
 
 Rules: LED-08, ADM-05. A freeze or revocation that a sink tells of is made again, a thaw is not. A credential that was
-issued or revoked since is void: which secret counted last is in no span. Where the owner's revision changed since, or
-no sink proves that nothing else was stopped, everything is frozen until an owner has looked; without that proof every
-credential is void too.
+issued or revoked since is void: which secret counted last is in no span. Where no sink proves that nothing else was
+stopped, everything is frozen until an owner has looked, and every credential is void too. A changed revision is
+`issuer.restore.revision_steps`'.
 Next: `issuer.restore.steps`.
 """
 
@@ -26,7 +26,7 @@ def stop_steps(plan: Plan, view: View, now: InstantMs, outcome: Outcome) -> tupl
     What was prepared is revoked by the restore itself, so a revocation that is made again voids until `now`.
     """
     told = dict(plan.retold.stops)
-    if plan.retold.is_revised or not plan.is_complete:
+    if not plan.is_complete:
         told.setdefault(_ALL, Stop.FROZEN)
     steps = [*_stopped(plan, view, now, told, outcome), *_void_credentials(plan, view, now, outcome)]
     return (*steps, *_late(plan, view))

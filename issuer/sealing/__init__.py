@@ -5,9 +5,15 @@ source, and nothing here decides whether a permit is alive, spent or allowed.
 """
 
 from issuer.sealing.commitment import CONTENT_KEY_PARTS, commit, content_key, verify
-from issuer.sealing.credential import is_sealed_credential, open_credential, seal_credential
+from issuer.sealing.credential import (
+    credential_key_id,
+    is_sealed_credential,
+    open_credential,
+    seal_credential,
+)
 from issuer.sealing.errors import (
     CommitmentBroken,
+    KeyForbids,
     KeysUnavailable,
     KeyUnusable,
     ProtectedContentDiffers,
@@ -27,7 +33,9 @@ from issuer.sealing.keys import (
     open_key_ring,
 )
 from issuer.sealing.protected import ProtectedStore, create_protected_folder
-from issuer.sealing.seal import NONCE_BYTES, PermitClaims, open_permit, permit_says, seal_permit
+from issuer.sealing.ring_changes import begin_revocation, end_revocation, retire_key, rotate_key
+from issuer.sealing.roots import may
+from issuer.sealing.seal import NONCE_BYTES, PermitClaims, open_permit, permit_says, seal_key_id, seal_permit
 from issuer.sealing.ssh_signature import (
     NAMESPACE,
     SignatureRefused,
@@ -42,6 +50,7 @@ __all__ = [
     "NAMESPACE",
     "NONCE_BYTES",
     "CommitmentBroken",
+    "KeyForbids",
     "KeyRing",
     "KeyState",
     "KeyUnusable",
@@ -59,18 +68,25 @@ __all__ = [
     "SshKey",
     "SshKeyRefused",
     "StorageFault",
+    "begin_revocation",
     "bind_key_ring",
     "commit",
     "content_key",
     "create_key_ring",
     "create_protected_folder",
+    "credential_key_id",
+    "end_revocation",
     "is_sealed_credential",
+    "may",
     "open_credential",
     "open_key_ring",
     "open_permit",
     "permit_says",
     "read_public_keys",
+    "retire_key",
+    "rotate_key",
     "seal_credential",
+    "seal_key_id",
     "seal_permit",
     "signer_of",
     "verify",

@@ -11,9 +11,9 @@ Rules:
    subkey over exactly operation, payload, resource, destination and subject. It is not a commitment and not a
    binding digest.
 
-After a rotation the same content has another content key. Who counts repetition stores the key id beside it
-and computes the key of each id that is still in use. What it does not do: draw salts, or decide who may see
-one. Next: the binding carries commitments, the protected store carries salts and values.
+The ring's `repetition` subkey stays the same through rotations (ADR-0023), so the same content has the same content
+key for ever. What it does not do: draw salts, or decide who may see one.
+Next: the binding carries commitments, the protected store carries salts and values.
 """
 
 import hmac
@@ -79,7 +79,7 @@ def verify(salt: bytes, field: str, value: object, commitment: str) -> None:
 def content_key(ring_subkey: bytes, parts: Mapping[str, object]) -> bytes:
     """Return the 32-byte content key of an effect, for telling repetition (POL-02).
 
-    `ring_subkey` is the ring's subkey for `Purpose.REPETITION`; `parts` has exactly the keys
+    `ring_subkey` is the ring's subkey for `Purpose.REPETITION`, whatever key is active; `parts` has exactly the keys
     `CONTENT_KEY_PARTS`.
 
     Raises:

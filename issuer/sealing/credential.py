@@ -9,12 +9,12 @@ import base64
 import binascii
 from typing import Final
 
-from issuer.sealing.envelope import close_envelope, open_envelope
+from issuer.sealing.envelope import close_envelope, key_id_of, open_envelope
 from issuer.sealing.errors import SealBroken
 from issuer.sealing.keys import KeyRing, Purpose
 from ledger.errors import Broken
 
-__all__ = ["is_sealed_credential", "open_credential", "seal_credential"]
+__all__ = ["credential_key_id", "is_sealed_credential", "open_credential", "seal_credential"]
 
 _PREFIX: Final = b"permit-credential-v1 "
 _MAGIC: Final = b"SC"
@@ -36,6 +36,14 @@ def seal_credential(ring: KeyRing, name: str, secret: bytes, nonce: bytes) -> by
         ring, Purpose.CREDENTIALS, magic=_MAGIC, plaintext=secret, nonce=nonce, bound=_bound(ring, name)
     )
     return _PREFIX + base64.b64encode(sealed) + b"\n"
+
+
+def credential_key_id(data: bytes) -> int | None:
+    """Return the id of the key that a sealed credential names, unproven; None where it is none."""
+    try:
+        return key_id_of(base64.b64decode(data.removeprefix(_PREFIX).strip(), validate=True))
+    except binascii.Error:
+        return None
 
 
 def open_credential(ring: KeyRing, name: str, data: bytes) -> bytes:

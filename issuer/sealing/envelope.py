@@ -24,7 +24,7 @@ from issuer.sealing.errors import KeyUnusable
 from issuer.sealing.keys import KeyRing, Purpose
 from ledger.errors import Broken
 
-__all__ = ["NONCE_BYTES", "OVERHEAD_BYTES", "close_envelope", "open_envelope"]
+__all__ = ["NONCE_BYTES", "OVERHEAD_BYTES", "close_envelope", "key_id_of", "open_envelope"]
 
 NONCE_BYTES: Final = 12
 """The only nonce length of AES-GCM-SIV (RFC 8452, section 4)."""
@@ -74,6 +74,11 @@ def open_envelope(
         )
     except (InvalidTag, KeyUnusable):
         return None
+
+
+def key_id_of(sealed: bytes) -> int | None:
+    """Return the id of the key that an envelope names, unproven; None where it is none."""
+    return None if len(sealed) < OVERHEAD_BYTES else int(_HEADER.unpack(sealed[: _HEADER.size])[3])
 
 
 def _associated(header: bytes, bound: Sequence[bytes]) -> bytes:

@@ -19,6 +19,7 @@ from ledger.errors import Fault
 
 __all__ = [
     "CommitmentBroken",
+    "KeyForbids",
     "KeyUnusable",
     "KeysUnavailable",
     "ProtectedContentDiffers",
@@ -46,6 +47,8 @@ class StorageFault(StrEnum):
     UNEXPECTED_ENTRY = "unexpected_entry"
     TOO_MANY = "too_many"
     MALFORMED = "malformed"
+    ALTERED = "altered"
+    BUSY = "busy"
     REPEATED_ROOT = "repeated_root"
     NO_ACTIVE_KEY = "no_active_key"
     TWO_ACTIVE_KEYS = "two_active_keys"
@@ -66,10 +69,18 @@ _KEYS_SENTENCES: Final[Mapping[StorageFault, str]] = {
     StorageFault.UNREADABLE: "The key ring cannot be read: check the disk and the permissions.",
     StorageFault.UNWRITABLE: "The key ring cannot be written: check free space and permissions.",
     StorageFault.UNEXPECTED_ENTRY: "The key ring holds an entry that is no key file: move it away.",
-    StorageFault.TOO_MANY: "The key ring holds too many keys: move long-retired keys to a backup.",
+    StorageFault.TOO_MANY: (
+        "The key ring takes no further key: go on with the active one, and move away what was put beside it."
+    ),
     StorageFault.MALFORMED: "A key file is malformed: restore it from its backup.",
-    StorageFault.REPEATED_ROOT: "Two key files hold the same root: rotate to a new key and remove the copy.",
-    StorageFault.NO_ACTIVE_KEY: "The key ring has no active key: run 'issuer keys rotate' to make one.",
+    StorageFault.ALTERED: (
+        "The key ring's file is not as the issuer wrote it: restore the newest backup of its folder as a whole."
+    ),
+    StorageFault.BUSY: "Another program is changing the key ring: run the command again when that has ended.",
+    StorageFault.REPEATED_ROOT: "Two key files hold the same root: remove the copy, then rotate the key.",
+    StorageFault.NO_ACTIVE_KEY: (
+        "The key ring has no active key: restore the newest backup of the folder, and then rotate the key."
+    ),
     StorageFault.TWO_ACTIVE_KEYS: "The key ring has more than one active key: set all but one to open_only.",
     StorageFault.UNBOUND: (
         "The key ring does not say with its own word which ledger it belongs to: restore its folder as a whole."
@@ -107,6 +118,18 @@ class KeyUnusable(Fault):
         """Carry one fixed text."""
         super().__init__("No usable key of this id is in the key ring.")
         self.args = ()
+
+
+class KeyForbids(Fault):
+    """The state of the key named does not allow this change; `reason` is `unknown`, `active` or `revoked`."""
+
+    blame = "caller"
+
+    def __init__(self, reason: str) -> None:
+        """Remember why."""
+        super().__init__("The state of this key does not allow that change.")
+        self.args = (reason,)
+        self.reason = reason
 
 
 class SealBroken(Fault):

@@ -1,41 +1,37 @@
 """The key ring: which root keys exist, what each may still do, and which subkey serves which purpose.
 
 Rules:
-1. One file a key, `<key id as 8 hex digits>.key`, mode 0600 in a folder of mode 0700, owned by the account
-   that runs the issuer, with one hard link (SEC-03). A ring that is not exactly so is refused as a whole.
-2. A file is one line: `v1 <key id> <state> <base64 of 32 bytes>`. There is one spelling for each key.
-3. Exactly one key is `active`: it seals. `open_only` keys still open what they sealed. `retired` keys open no
-   permit.
-4. A root is never used itself. HKDF-SHA256 (RFC 5869) derives a subkey per purpose and key id, so that no
-   subkey tells anything about another one.
-5. MACs and protected content outlive a rotation: whoever stores one stores `ring.active_key_id` beside it and
-   asks for the subkey of that id later. Retirement closes the purpose `seal` only, since history must stay
-   verifiable; who must not trust a retired key's MAC (a compromised key) asks `state`.
+1. A ring is private: a folder of mode 0700 with files of mode 0600, owned by the account that runs the issuer, each
+   with one hard link (SEC-03). One that is not exactly so, or not as `issuer.sealing.ring_file` says, is refused as a
+   whole.
+2. Exactly one key is `active`: it seals. What a key may do by its state is one table, in `issuer.sealing.roots`.
+3. MACs and protected content outlive a rotation: whoever stores one stores `ring.active_key_id` beside it and asks for
+   the subkey of that id later.
+4. An opened ring follows the files: `notice` reads them again where they changed, and a key id that is not known asks
+   once more before it is refused. So a process that was open before a rotation knows the new key when it meets it, and
+   one that begins a transaction knows what was retired or revoked (the ledger's head is the first tag it looks at). A
+   ring that does not open any more, or is another one, changes nothing in a process that has its keys already.
+5. Repetition is counted with one key for ever (EFF-11, POL-02): the first one, which a rotation does not change.
 6. No text form shows key bytes, a ring is not pickled or copied, and rings are compared in constant time.
 7. The file `ledger` beside the keys says which one ledger the ring belongs to, under a MAC of the ring (ADM-06): it
    stands there before the first key does. Keys that were carried to another ledger serve nobody there. Since `v2` it
    says as well which schema that ledger has at least, so that a copy from before an upgrade is told from one that is
    due for it; `v1` was written beside schema 2.
 
-What it does not do: draw random bytes (they come in as arguments), rotate, or keep roots in locked memory.
-Next: `issuer.sealing.envelope` encrypts with these subkeys.
+What it does not do: draw random bytes (they come in as arguments), change a ring, or keep roots in locked memory.
+Next: `issuer.sealing.envelope` encrypts with these subkeys; `issuer.sealing.ring_changes` rotates, retires, revokes.
 """
 
-import base64
-import binascii
 import hmac
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn, SupportsIndex
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from issuer.sealing.errors import KeysUnavailable, KeyUnusable, StorageFault
 from issuer.sealing.private_files import (
@@ -47,6 +43,8 @@ from issuer.sealing.private_files import (
     sync,
     write_new_file,
 )
+from issuer.sealing.ring_file import BINDING_NAME, RING_NAME, Ring, key_line, read_ring
+from issuer.sealing.roots import KEY_ID_MAX, ROOT_BYTES, Key, KeyState, Purpose, derived, may
 from ledger.errors import Broken
 
 __all__ = [
@@ -58,104 +56,83 @@ __all__ = [
     "bind_key_ring",
     "create_key_ring",
     "open_key_ring",
+    "rebind",
 ]
 
-ROOT_BYTES: Final = 32
-"""Size of a root and of every subkey: AES-256 takes 32 bytes, and so does HMAC-SHA256 at full strength."""
-
-KEY_ID_MAX: Final = 2**32 - 1
-"""A key id is an unsigned 32-bit number in the header of a seal; 0 is left out so that a blank field names no
-key."""
-
-KEYS_MAX: Final = 64
-"""More keys than five years of monthly rotation: a folder beyond that is not a ring that anybody tends."""
-
 _LINE_BYTES_MAX: Final = 128
-"""The longest legal line has 66 bytes; the rest is room to see that a file is too long without reading it
-all."""
+"""The longest legal word on the ledger has 117 bytes."""
 
-_LINE: Final = re.compile(rb"v1 ([0-9a-f]{8}) (active|open_only|retired) ([A-Za-z0-9+/]{43}=)\n")
-_BINDING_NAME: Final = "ledger"
 _BINDING: Final = re.compile(
     rb"(?:v1|v2 ([1-9][0-9]{0,3})) (led_[0-9a-f]{32}) ([0-9a-f]{8}) ([0-9a-f]{64})\n"
 )
 _SCHEMA_OF_V1: Final = 2
 """The schema of every ledger that a `v1` binding was written for."""
 
-_NAME: Final = re.compile(r"([0-9a-f]{8})\.key")
-_INFO: Final = b"permit-issuer/subkey/v1\x00"
+_Stamp = tuple[int, ...]
 
 
-class Purpose(StrEnum):
-    """What a subkey is for; each value has its own HKDF info string, so no two share a key."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """What a ring object holds at a time: a ring, its word on its ledger, and how the files looked before the read."""
 
-    SEAL = "seal"
-    HEAD_MAC = "head_mac"
-    ROW_MAC = "row_mac"
-    REPETITION = "repetition"
-    SALTS = "salts"
-    PROTECTED = "protected"
-    MARKS = "marks"
-    CREDENTIALS = "credentials"
-    CHALLENGES = "challenges"
-    STATEMENTS = "statements"
-
-
-class KeyState(StrEnum):
-    """What a key may still do for permits."""
-
-    ACTIVE = "active"
-    OPEN_ONLY = "open_only"
-    RETIRED = "retired"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Key:
-    key_id: int
-    state: KeyState
-    root: bytes = field(repr=False)
+    ring: Ring
+    ledger_id: str | None = None
+    schema: int = 0
+    binding_key_id: int | None = None
+    seen: _Stamp = ()
 
 
 class KeyRing:
     """An opened key ring: subkeys by purpose and key id. Made by `open_key_ring` only."""
 
-    __slots__ = ("_active_key_id", "_ciphers", "_keys", "_ledger_id", "_schema", "_subkeys")
+    __slots__ = ("_ciphers", "_folder", "_held", "_keys", "_subkeys", "_turn")
 
-    _active_key_id: int
-    _keys: Mapping[int, _Key]
-    _ledger_id: str | None
-    _schema: int
+    _keys: Mapping[int, Key]
     _subkeys: dict[tuple[int, Purpose], bytes]
     _ciphers: dict[bytes, AESGCMSIV]
 
-    def __init__(self, keys: Sequence[_Key], active_key_id: int) -> None:
-        """Hold keys that `open_key_ring` has judged."""
-        self._keys = {key.key_id: key for key in sorted(keys, key=lambda key: key.key_id)}
-        self._active_key_id = active_key_id
-        self._ledger_id = None
-        self._schema = 0
+    def __init__(self, held: _Held, folder: Path | None = None) -> None:
+        """Hold a ring that was judged; with `folder`, follow its files."""
+        self._held = held
+        self._keys = {key.key_id: key for key in held.ring.keys}
+        self._folder = folder
+        self._turn = 0
         self._subkeys = {}
         self._ciphers = {}
 
     @property
     def ledger_id(self) -> str | None:
         """The one ledger that the ring belongs to; None where it does not say (rule 7)."""
-        return self._ledger_id
+        return self._held.ledger_id
 
     @property
     def ledger_schema(self) -> int:
         """The schema that its ledger has at least; 0 where it belongs to none yet."""
-        return self._schema
+        return self._held.schema
 
     @property
     def active_key_id(self) -> int:
         """The id to store beside a MAC or content that is being made now."""
-        return self._active_key_id
+        return self._held.ring.active_key_id
+
+    @property
+    def repetition_key_id(self) -> int:
+        """The id of the key that counts repetition (rule 5).
+
+        A ring that was never changed has not fixed it; then it is the key that its word on the ledger was given with.
+        """
+        fixed, said = self._held.ring.repetition_key_id, self._held.binding_key_id
+        return next((known for known in (fixed, said) if known is not None), self.active_key_id)
 
     @property
     def key_ids(self) -> tuple[int, ...]:
         """Every key id of the ring, ascending."""
         return tuple(self._keys)
+
+    @property
+    def turn(self) -> int:
+        """How often this object took in a change; what was kept from an earlier turn is to be asked for again."""
+        return self._turn
 
     def state(self, key_id: int) -> KeyState:
         """Return what this key may still do.
@@ -163,29 +140,41 @@ class KeyRing:
         Raises:
             KeyUnusable: the ring has no such key.
         """
-        key = self._keys.get(key_id)
-        if key is None:
-            raise KeyUnusable
-        return key.state
+        return self._known(key_id).state
+
+    def since_ms(self, key_id: int) -> int | None:
+        """Return when this key came to its state, in ms since the epoch; None where that was not noted.
+
+        Raises:
+            KeyUnusable: the ring has no such key.
+        """
+        return self._known(key_id).since_ms
 
     def subkey(self, purpose: Purpose, key_id: int | None = None) -> bytes:
         """Return the 32 bytes for one purpose, of the active key or of the key named.
 
+        Repetition is counted with its own key whatever is active.
+
         Raises:
-            KeyUnusable: the ring has no such key, or it is retired and the purpose is `seal` (PER-02).
+            KeyUnusable: the ring has no such key, or its state does not serve the purpose (PER-02, SEC-03).
         """
-        wanted = self._active_key_id if key_id is None else key_id
-        key = self._keys.get(wanted)
-        if key is None or (key.state is KeyState.RETIRED and purpose is Purpose.SEAL):
+        if key_id is None:
+            key_id = self.repetition_key_id if purpose is Purpose.REPETITION else self.active_key_id
+        key = self._known(key_id)
+        if not may(key.state, purpose):
             raise KeyUnusable
-        known = self._subkeys.get((wanted, purpose))
-        if known is not None:
-            return known
-        # The key id is part of the info: a root that was copied under a second id still gives other subkeys.
-        info = _INFO + purpose.value.encode() + b"\x00" + wanted.to_bytes(4, "big")
-        derived = HKDF(algorithm=SHA256(), length=ROOT_BYTES, salt=None, info=info).derive(key.root)
-        self._subkeys[(wanted, purpose)] = derived
-        return derived
+        known = self._subkeys.get((key_id, purpose))
+        if known is None:
+            known = self._subkeys[key_id, purpose] = derived(key.root, key_id, purpose)
+        return known
+
+    def key_ids_for(self, purpose: Purpose) -> tuple[int, ...]:
+        """Return the ids of the keys that serve a purpose still, the active one first.
+
+        For what was made with the key that was active then, and does not say which that was.
+        """
+        serving = [key_id for key_id, key in self._keys.items() if may(key.state, purpose)]
+        return tuple(sorted(serving, key=lambda key_id: (key_id != self.active_key_id, key_id)))
 
     def cipher(self, purpose: Purpose, key_id: int) -> AESGCMSIV:
         """Return AES-256-GCM-SIV under that subkey, made once: making it costs as much as opening a permit.
@@ -199,9 +188,36 @@ class KeyRing:
             known = self._ciphers[subkey] = AESGCMSIV(subkey)
         return known
 
+    def notice(self) -> None:
+        """Take in what another process changed in the ring since it was read here; costs two looks (rule 4)."""
+        if self._folder is None or _stamp(self._folder) == self._held.seen:
+            return
+        try:
+            found = _read(self._folder)
+        except Flaw:
+            return
+        roots = {key.key_id: key.root for key in found.ring.keys}
+        is_same = all(
+            hmac.compare_digest(roots.get(key.key_id, b""), key.root) for key in self._keys.values()
+        )
+        if is_same and found.ledger_id == self._held.ledger_id:
+            # The keys first: another thread that meets the new active key finds it among them.
+            self._keys = {key.key_id: key for key in found.ring.keys}
+            self._held = found
+            self._turn += 1
+
+    def _known(self, key_id: int) -> Key:
+        key = self._keys.get(key_id)
+        if key is None:
+            self.notice()
+            key = self._keys.get(key_id)
+        if key is None:
+            raise KeyUnusable
+        return key
+
     def __repr__(self) -> str:
         """Show ids only."""
-        return f"KeyRing(keys={len(self._keys)}, active={self._active_key_id:08x})"
+        return f"KeyRing(keys={len(self._keys)}, active={self.active_key_id:08x})"
 
     def __eq__(self, other: object) -> bool:
         """Compare ids, states and roots without an early exit that would tell where two roots differ."""
@@ -245,19 +261,21 @@ def create_key_ring(
     if type(key_id) is not int or not 1 <= key_id <= KEY_ID_MAX:
         raise Broken("A key id is a whole number from 1 to 2^32-1.")
     name = f"{key_id:08x}.key"
-    line = b" ".join((b"v1", f"{key_id:08x}".encode(), b"active", base64.b64encode(root))) + b"\n"
-    made = KeyRing([_Key(key_id=key_id, state=KeyState.ACTIVE, root=root)], key_id)
+    line = key_line(key_id, root)
+    first = Key(key_id=key_id, state=KeyState.ACTIVE, root=root)
+    ring = Ring(keys=(first,), active_key_id=key_id, repetition_key_id=None, changes=0)
+    made = KeyRing(_Held(ring=ring))
     binding = None if ledger_id is None else _binding_line(made, ledger_id, schema)
     try:
         create_folder(folder)
         with opened_folder(folder) as descriptor:
-            if list_names(descriptor) == [_BINDING_NAME]:
+            if list_names(descriptor) == [BINDING_NAME]:
                 # An earlier run was interrupted before it made a key, so nothing belongs to anything yet.
-                os.unlink(_BINDING_NAME, dir_fd=descriptor)
+                os.unlink(BINDING_NAME, dir_fd=descriptor)
             if list_names(descriptor):
                 raise Flaw(StorageFault.EXISTS)  # noqa: TRY301  one place below turns flaws into the room's error
             if binding is not None:
-                write_new_file(descriptor, _BINDING_NAME, binding)
+                write_new_file(descriptor, BINDING_NAME, binding)
                 sync(descriptor)
             write_new_file(descriptor, name, line)
             sync(descriptor)
@@ -281,15 +299,21 @@ def open_key_ring(folder: Path) -> KeyRing:
     except UnsupportedAlgorithm:
         raise KeysUnavailable(StorageFault.CIPHER_MISSING, folder) from None
     try:
-        with opened_folder(folder) as descriptor:
-            keys = _read_keys(descriptor)
-            ring = KeyRing(keys, _judge_ring(keys))
-            binding = _read_binding(descriptor, ring)
-            if binding is not None:
-                ring._ledger_id, ring._schema = binding  # noqa: SLF001 - the ring's own maker
+        return KeyRing(_read(folder), folder)
     except Flaw as flaw:
         raise KeysUnavailable(flaw.fault, folder / flaw.name) from None
-    return ring
+
+
+def _read(folder: Path) -> _Held:
+    # Looked at before it is read: a change that comes between shows at the next look.
+    seen = _stamp(folder)
+    with opened_folder(folder) as descriptor:
+        ring = read_ring(descriptor)
+        said = _read_binding(descriptor, KeyRing(_Held(ring=ring)))
+    if said is None:
+        return _Held(ring=ring, seen=seen)
+    ledger_id, schema, key_id = said
+    return _Held(ring=ring, ledger_id=ledger_id, schema=schema, binding_key_id=key_id, seen=seen)
 
 
 def bind_key_ring(folder: Path, ledger_id: str, *, schema: int) -> None:
@@ -304,19 +328,32 @@ def bind_key_ring(folder: Path, ledger_id: str, *, schema: int) -> None:
     ring = open_key_ring(folder)
     if ring.ledger_id not in {None, ledger_id} or ring.ledger_schema >= schema:
         return
-    # Made beside the folder, in which a stray file would stop every start, and given its name in one step.
-    draft = folder.with_name(f".{folder.name}-{_BINDING_NAME}.new")
-    line = _binding_line(ring, ledger_id, schema)
     try:
-        draft.unlink(missing_ok=True)
         with opened_folder(folder) as descriptor:
-            write_new_file(descriptor, str(draft.absolute()), line)
-            os.rename(draft.absolute(), _BINDING_NAME, dst_dir_fd=descriptor)
-            sync(descriptor)
+            _write_binding(folder, descriptor, _binding_line(ring, ledger_id, schema))
     except Flaw as flaw:
         raise KeysUnavailable(flaw.fault, folder / flaw.name) from None
     except OSError:
-        raise KeysUnavailable(StorageFault.UNWRITABLE, folder / _BINDING_NAME) from None
+        raise KeysUnavailable(StorageFault.UNWRITABLE, folder / BINDING_NAME) from None
+
+
+def rebind(folder: Path, descriptor: int, ring: KeyRing) -> None:
+    """Give the word of `ring` on its ledger anew, with the active key; it says the same as before.
+
+    Raises:
+        OSError: as the system reports it.
+    """
+    if ring.ledger_id is not None:
+        _write_binding(folder, descriptor, _binding_line(ring, ring.ledger_id, ring.ledger_schema))
+
+
+def _write_binding(folder: Path, descriptor: int, line: bytes) -> None:
+    # Made beside the folder, in which a stray file would stop every start, and given its name in one step.
+    draft = folder.with_name(f".{folder.name}-{BINDING_NAME}.new")
+    draft.unlink(missing_ok=True)
+    write_new_file(descriptor, str(draft.absolute()), line)
+    os.rename(draft.absolute(), BINDING_NAME, dst_dir_fd=descriptor)
+    sync(descriptor)
 
 
 def _binding_line(ring: KeyRing, ledger_id: str, schema: int) -> bytes:
@@ -332,67 +369,37 @@ def _binding_mac(ring: KeyRing, key_id: int, *said: str) -> bytes:
     return hmac.digest(ring.subkey(Purpose.MARKS, key_id), "\x00".join(("keys", *said)).encode(), "sha256")
 
 
-def _read_binding(folder: int, ring: KeyRing) -> tuple[str, int] | None:
-    """Return the ledger that the ring says it belongs to, and its schema; a word that is not its own refuses it."""
+def _read_binding(folder: int, ring: KeyRing) -> tuple[str, int, int] | None:
+    """Return the ledger that the ring says it belongs to, its schema, and the key that says so.
+
+    A word that is not the ring's own refuses it.
+    """
     try:
-        line = read_file(folder, _BINDING_NAME, bytes_max=_LINE_BYTES_MAX, links_max=1)
+        line = read_file(folder, BINDING_NAME, bytes_max=_LINE_BYTES_MAX, links_max=1)
     except Flaw as flaw:
         if flaw.fault is StorageFault.MISSING:
             return None
         raise
     said = _BINDING.fullmatch(line)
     if said is None:
-        raise Flaw(StorageFault.MALFORMED, _BINDING_NAME)
+        raise Flaw(StorageFault.MALFORMED, BINDING_NAME)
     schema, ledger_id = None if said[1] is None else said[1].decode(), said[2].decode()
     try:
         expected = _binding_mac(ring, int(said[3], 16), ledger_id, *(() if schema is None else (schema,)))
     except KeyUnusable:
-        raise Flaw(StorageFault.UNBOUND, _BINDING_NAME) from None
+        raise Flaw(StorageFault.UNBOUND, BINDING_NAME) from None
     if not hmac.compare_digest(expected.hex().encode(), said[4]):
-        raise Flaw(StorageFault.UNBOUND, _BINDING_NAME)
-    return ledger_id, _SCHEMA_OF_V1 if schema is None else int(schema)
+        raise Flaw(StorageFault.UNBOUND, BINDING_NAME)
+    return ledger_id, _SCHEMA_OF_V1 if schema is None else int(schema), int(said[3], 16)
 
 
-def _read_keys(folder: int) -> list[_Key]:
-    try:
-        names = [name for name in list_names(folder) if name != _BINDING_NAME]
-    except OSError:
-        raise Flaw(StorageFault.UNREADABLE) from None
-    if not names:
-        raise Flaw(StorageFault.MISSING)
-    if len(names) > KEYS_MAX:
-        raise Flaw(StorageFault.TOO_MANY)
-    return [_read_key(folder, name) for name in names]
-
-
-def _read_key(folder: int, name: str) -> _Key:
-    named = _NAME.fullmatch(name)
-    if named is None:
-        # A forgotten copy of a key is the likeliest stray file here, so it stops the start instead of being
-        # skipped.
-        raise Flaw(StorageFault.UNEXPECTED_ENTRY, name)
-    line = _LINE.fullmatch(read_file(folder, name, bytes_max=_LINE_BYTES_MAX, links_max=1))
-    if line is None:
-        raise Flaw(StorageFault.MALFORMED, name)
-    key_id_text, state_text, root_text = line.groups()
-    try:
-        root = base64.b64decode(root_text, validate=True)
-    except binascii.Error:
-        raise Flaw(StorageFault.MALFORMED, name) from None
-    # Forty-three characters carry two bits more than 32 bytes: encoding again refuses the spellings that use
-    # them.
-    canonical = hmac.compare_digest(base64.b64encode(root), root_text)
-    if not canonical or len(root) != ROOT_BYTES or key_id_text.decode() != named[1] or named[1] == "00000000":
-        raise Flaw(StorageFault.MALFORMED, name)
-    return _Key(key_id=int(named[1], 16), state=KeyState(state_text.decode()), root=root)
-
-
-def _judge_ring(keys: Sequence[_Key]) -> int:
-    if len({key.root for key in keys}) != len(keys):
-        raise Flaw(StorageFault.REPEATED_ROOT)
-    active = [key.key_id for key in keys if key.state is KeyState.ACTIVE]
-    if not active:
-        raise Flaw(StorageFault.NO_ACTIVE_KEY)
-    if len(active) > 1:
-        raise Flaw(StorageFault.TWO_ACTIVE_KEYS, f"{active[1]:08x}.key")
-    return active[0]
+def _stamp(folder: Path) -> _Stamp:
+    """Return what changes when a ring is changed: of the folder, and of the file that holds it all."""
+    seen: list[int] = []
+    for path in (folder, folder / RING_NAME):
+        try:
+            found = path.lstat()
+        except OSError:
+            continue
+        seen += (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+    return tuple(seen)

@@ -23,7 +23,7 @@ from json import JSONDecoder
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from issuer.sealing.envelope import NONCE_BYTES, OVERHEAD_BYTES, close_envelope, open_envelope
+from issuer.sealing.envelope import NONCE_BYTES, OVERHEAD_BYTES, close_envelope, key_id_of, open_envelope
 from issuer.sealing.errors import SealBroken
 from issuer.sealing.keys import KeyRing, Purpose
 from ledger.canonical import WHOLE_MAX
@@ -37,6 +37,7 @@ __all__ = [
     "PermitClaims",
     "open_permit",
     "permit_says",
+    "seal_key_id",
     "seal_permit",
 ]
 
@@ -166,6 +167,12 @@ def permit_says(
     bundle_digest = plaintext.removeprefix(_FIRST).partition(b'"')[0].decode("ascii", "replace")
     said = _Said(permit_id, effect_id, task_id, issued_ms, expires_ms, tier, bundle_digest, costs)
     return said.flaw() is None and hmac.compare_digest(said.encoded(), plaintext)
+
+
+def seal_key_id(token: str) -> int | None:
+    """Return the id of the key that a permit's seal names, unproven; None where it is no seal."""
+    sealed = _unspell(token)
+    return None if sealed is None else key_id_of(sealed)
 
 
 def _open(ring: KeyRing, token: str, bound: tuple[bytes, bytes, bytes] | None) -> PermitClaims | None:

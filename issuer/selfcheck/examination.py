@@ -8,7 +8,7 @@ from typing import Final
 
 from issuer.places import Places
 from issuer.rooms import foreign_rooms
-from issuer.selfcheck import engines, machine, owner, sinks, storage, telling
+from issuer.selfcheck import engines, machine, owner, revision, sinks, storage, telling
 from issuer.selfcheck.finding import Finding, Known, NotJudgedError
 
 Check = Callable[[Known], Iterable[Finding]]
@@ -33,6 +33,7 @@ _WITH_ROOMS: Final[tuple[tuple[str, Check], ...]] = (
     ("credentials", owner.credentials),
     ("keys", storage.keys),
     ("ledger", storage.ledger),
+    ("revision", revision.revision),
     ("ledger_folder", storage.ledger_folder),
     ("file_system", storage.file_system),
     ("space", storage.space),
@@ -55,6 +56,7 @@ _CODES: Final = MappingProxyType(
         "keys": "keys_unavailable",
         "sqlite": "ledger_unavailable",
         "ledger": "ledger_unavailable",
+        "revision": "ledger_unavailable",
         "ledger_folder": "ledger_unavailable",
         "protected": "ledger_unavailable",
         "space": "ledger_unavailable",

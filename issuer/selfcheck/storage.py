@@ -12,7 +12,7 @@ from issuer.clock import instant_text, now_ms
 from issuer.selfcheck.finding import Finding, Known, NotJudgedError
 from issuer.selfcheck.owner import private_flaw
 from ledger.authority import RulingKind, Stop
-from ledger.errors import LedgerCorrupt, LedgerUnavailable
+from ledger.errors import Fault, LedgerCorrupt, LedgerUnavailable
 
 FREE_BYTES_MIN: Final = 16 * 1024 * 1024
 """Free bytes below which nothing should be admitted: as the audit file's own bound; a test compares the two."""
@@ -30,6 +30,10 @@ _MORE_RECORDS: Final = "Run `issuer ledger collect`, or give the ledger more in 
 _MORE_TRAIL: Final = "Give the trail more in `[ledger]` of the profile."
 _UPGRADE: Final = (
     "Stop what runs of the earlier release; the upgrade then keeps a copy of the ledger beside it."
+)
+_NEWER_RING: Final = (
+    "Bring back the newest copy of the keys' folder, as a whole: an older one lacks the keys made since. "
+    "If it is the newest, keep the ledger's file as evidence, and restore the newest backup of the ledger."
 )
 _LEDGER_NEXT: Final = {
     "missing": "Bring the ledger back, or name the right profile; only a new issuer makes one: `issuer init FOLDER`.",
@@ -58,8 +62,17 @@ def keys(known: Known) -> Iterator[Finding]:
         place = f"{fault.path.parent.name}/{fault.path.name}"
         yield Finding(check="keys", ok=False, says=f"{says} ({place}).", next=_sentence(remedy))
         return
-    count = len(known.ring.key_ids)
-    yield Finding(check="keys", ok=True, says=f"The key ring opens: {count} {_many('key', count)}, private.")
+    from issuer.sealing import KeyState
+
+    ring = known.ring
+    count = len(ring.key_ids)
+    halfway = [f"{key_id:08x}" for key_id in ring.key_ids if ring.state(key_id) is KeyState.REVOKING]
+    if halfway:
+        says = f"A revocation was begun and not ended ({', '.join(halfway)}): its permits are void already."
+        yield Finding(check="keys", ok=False, says=says, next=f"Run `issuer keys revoke {halfway[0]}` again.")
+        return
+    says = f"The key ring opens: {count} {_many('key', count)}, private; {ring.active_key_id:08x} is active."
+    yield Finding(check="keys", ok=True, says=says)
 
 
 def protected(known: Known) -> Iterator[Finding]:
@@ -93,6 +106,13 @@ def ledger(known: Known) -> Iterator[Finding]:
     try:
         opened = open_to_look(known.places, known.the_ring())
     except (LedgerUnavailable, LedgerCorrupt) as fault:
+        stranger = _unknown_key(known, fault)
+        if stranger is not None:
+            says = (
+                f"The ledger's head was signed with the key {stranger:08x}, which the key ring does not have."
+            )
+            yield Finding(check="ledger", ok=False, says=says, next=_NEWER_RING)
+            return
         # Keys that do not know of this schema are those of an earlier release; beside others the file is an older copy.
         is_due = fault.reason == "schema_older" and known.the_ring().ledger_schema < SCHEMA_VERSION
         remedy = _UPGRADE if is_due else _LEDGER_NEXT.get(fault.reason, _RESTORE)
@@ -114,6 +134,19 @@ def ledger(known: Known) -> Iterator[Finding]:
         f"journal mode {journal_mode()}, synchronous FULL."
     )
     yield Finding(check="ledger", ok=True, says=says)
+
+
+def _unknown_key(known: Known, fault: Fault) -> int | None:
+    """Return the key that the ledger's head names, where the ring lacks it or believes it no more."""
+    from issuer.sealing import KeyState
+    from ledger.sqlite.head import head_key_said
+
+    if not isinstance(fault, LedgerCorrupt) or fault.reason != "head_mac":
+        return None
+    ring, key_id = known.the_ring(), head_key_said(known.places.ledger)
+    if key_id in ring.key_ids and ring.state(key_id) is not KeyState.REVOKED:
+        return None
+    return key_id
 
 
 def ledger_folder(known: Known) -> Iterator[Finding]:

@@ -60,6 +60,21 @@ def head_of_copy(path: Path, ledger_id: LedgerId, keys: Authenticator) -> tuple[
         raw.close()
 
 
+def head_key_said(path: Path) -> int | None:
+    """Return the id of the key that the head of a ledger file says signed it, proven by nothing; None if unreadable."""
+    try:
+        raw = open_database(path, journal_mode=None, read_only=True)
+    except Fault:
+        return None
+    try:
+        row = raw.execute("SELECT mac FROM head WHERE lane = 0").fetchone()
+        return int.from_bytes(row[0][:4], "big") if row is not None and type(row[0]) is bytes else None
+    except DatabaseError:
+        return None
+    finally:
+        raw.close()
+
+
 def epoch_said(path: Path) -> int:
     """Return the epoch that a ledger file says it is in, proven by nothing; 0 where it cannot be read."""
     try:

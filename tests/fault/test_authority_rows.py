@@ -123,8 +123,11 @@ def genuine(approved: Busy, kind: str, name: str, value: str, span: str) -> str:
     raw = attacker(approved.places.ledger)
     sql = f"SELECT {RULING_COLUMNS} FROM rulings WHERE kind = ? AND name = ?"
     row = list(raw.execute(sql, (kind, name)).fetchone())
-    told = "SELECT min(sequence) FROM spans WHERE name = ?"
-    (sequence,) = raw.execute(told, (span,)).fetchone()
+    told = (
+        "SELECT max(sequence) FROM spans WHERE name = ? AND sequence < "
+        "(SELECT sequence FROM rulings WHERE kind = ? AND name = ?)"
+    )
+    (sequence,) = raw.execute(told, (span, kind, name)).fetchone()
     raw.close()
     row[2], row[3] = value, 0
     mac = RingAuthenticator(approved.ring).tag("row", ruling_authority(ruling_from(tuple(row)), sequence))

@@ -9,7 +9,7 @@ import pytest
 from issuer import Issuer
 from issuer.commands.stop_words import ruling_step
 from issuer.house import Visit
-from ledger.authority import ACTIVE_REVISION, Ruling, RulingKind
+from ledger.authority import Ruling, RulingKind
 from ledger.model import InstantMs, TransitionName
 from ledger.port import Verdict, View
 from tests.support.cases import trail
@@ -47,11 +47,6 @@ def ruled(issuer: Issuer, name: TransitionName, ruling: tuple[RulingKind, str, s
 
 def token(issuer: Issuer, name: str, digest: str) -> None:
     ruled(issuer, TransitionName.CREDENTIAL_ISSUED, (RulingKind.TOKEN, name, digest), credential=name)
-
-
-def activated(issuer: Issuer, digest: str) -> None:
-    of = (RulingKind.REVISION, ACTIVE_REVISION, digest)
-    ruled(issuer, TransitionName.REVISION_ACTIVATED, of, revision_activated=digest)
 
 
 def test_what_was_stopped_since_is_stopped_again_and_what_was_thawed_is_not_thawed(made: Made) -> None:
@@ -111,19 +106,6 @@ def test_a_credential_that_changed_since_is_void_and_another_is_not(made: Made) 
     assert answer.more["credentials"] == ["host:agents"]
     with made.open() as issuer:
         assert rulings(issuer, RulingKind.TOKEN) == {"host:agents": "revoked", "host:builder": DIGESTS[0]}
-
-
-@pytest.mark.spec("POL-07")
-def test_where_the_revision_changed_since_everything_is_frozen_until_an_owner_thaws(made: Made) -> None:
-    with made.open() as issuer:
-        activated(issuer, DIGESTS[0])
-        file = saved(made)
-        activated(issuer, DIGESTS[1])
-    assert restored(made, file).more["stopped"] == ["all"]
-    with made.open() as issuer:
-        assert (ask(issuer).code, ask(issuer).more["level"]) == ("suspended", "all")
-        assert issuer.thaw().code == "resumed"
-        assert ask(issuer).code == "permitted"
 
 
 def test_without_a_sink_that_proves_it_everything_is_frozen_and_every_credential_is_void(made: Made) -> None:

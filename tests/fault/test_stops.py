@@ -22,6 +22,7 @@ from tests.support.committing import Job
 from tests.support.issuers import STANDARD_POLICY, Made, open_task, permitted, refund, standard_issuer
 from tests.support.kills import TRANSACTION, Nursery
 from tests.support.ledgers import without_guards
+from tests.support.revised import activated
 from tests.support.service import Service, answer
 
 NAMED = [
@@ -331,6 +332,7 @@ def test_a_revoked_permit_gives_the_slot_and_the_place_in_the_day_back(made: Mad
     made.profile.write_text(
         text.replace("per_task = { permits = 100 }", "per_task = { permits = 1 }"), "utf-8"
     )
+    activated(made.profile)
     with made.open() as issuer:
         effect = permitted(refund(issuer))
         assert refund(issuer, order="o-2").code == "awaiting_approval"

@@ -13,8 +13,8 @@ def _order(name: str) -> str:
     return f"(SELECT effect_id FROM effects WHERE resource_id = '{name}')"
 
 
-WAITS, ONE, READY, SENT, NO, ISSUED = (
-    _order(name) for name in ("o-waits", "o-one", "o-ready", "o-sent", "o-no", "o-issued")
+WAITS, ONE, READY, ALONE, NO, ISSUED = (
+    _order(name) for name in ("o-waits", "o-one", "o-ready", "o-alone", "o-no", "o-issued")
 )
 GONE: Final = "(SELECT effect_id FROM tombstones)"
 STOP: Final = "kind = 'stop' AND name = 'operation:pay'"
@@ -163,7 +163,7 @@ EDITS_FOUR = (
     _approval("an approval at another span", "approval_without_trail", "sequence = sequence - 1"),
     _approved("one approval twice", "approval_differs", ONE, person="'u-cy'"),
     _approved("an approval copied to another effect", "approval_without_trail", WAITS),
-    _approved("one that was sent approves what waits", "approval_mac", WAITS, of=SENT),
+    _approved("the approval of another approves what waits", "approval_mac", WAITS, of=ALONE),
     _approved("an approval after a no", "approval_without_trail", NO),
     _approved("an approval by its own span", "approval_mac", ISSUED, at=HERE),
     an_edit(
@@ -172,7 +172,7 @@ EDITS_FOUR = (
         "approvals",
         ONE,
         "UPDATE approvals SET (person, key, signature, at_ms, mac) = (SELECT person, key, signature, at_ms, mac "
-        f"FROM approvals WHERE effect_id = {SENT}) WHERE effect_id = {ONE}",
+        f"FROM approvals WHERE effect_id = {ALONE}) WHERE effect_id = {ONE}",
     ),
     an_edit(
         "one of three removed",
@@ -185,8 +185,8 @@ EDITS_FOUR = (
         "the only one removed",
         "permit_without_approval",
         "permits",
-        SENT,
-        f"DELETE FROM approvals WHERE effect_id = {SENT}",
+        ALONE,
+        f"DELETE FROM approvals WHERE effect_id = {ALONE}",
     ),
     an_edit(
         "a permit as if somebody had approved",

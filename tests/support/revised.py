@@ -56,16 +56,26 @@ def attributes_of(row: SpanRow) -> dict[str, Any]:
 
 
 def demand_one_revision(spans: Iterable[dict[str, Any]]) -> Sequence[str]:
-    """Hold each span of a whole trail to the last activation before it; return what was in force, in order."""
+    """Hold each span of a whole trail to the last activation before it; return what was in force, in order.
+
+    What a policy decided was decided by the bundle of that revision, and by no other.
+    """
     in_force: list[str] = []
+    bundle: str | None = None
     for span in spans:
         told, now = span.get("permit.revision"), in_force[-1] if in_force else None
         if told is not None and told != now:
             raise AssertionError(
                 f"span {span['permit.sequence']} ({span['permit.transition']}) tells {told}, and {now} was in force"
             )
+        by = span.get("permit.bundle.digest", bundle)
         if span["permit.transition"] == "revision.activated":
+            bundle = by
             if span.get("permit.revision.before") != now:
                 raise AssertionError(f"span {span['permit.sequence']} replaces what was not in force")
             in_force.append(span["permit.revision.activated"])
+        if in_force and by != bundle:
+            raise AssertionError(
+                f"span {span['permit.sequence']} was decided by policies that were not in force"
+            )
     return in_force

@@ -55,8 +55,10 @@ class Scene:
             ledger = issuer._house.ledger
             spans = ledger.read(lambda view: view.spans_after(0, limit=10_000))
         fresh = [span.name for span in spans[len(self.before["spans"]) :]]
-        # A start after a kill commits a span of its own before it reads anything.
-        assert [name for name in fresh if name != "ledger.probe"] == ["ledger.migrated"]
+        # A start after a kill commits a span of its own before it reads anything, and the first start of all puts the
+        # owner's files in force.
+        told = [name for name in fresh if name != "ledger.probe"]
+        assert told == ["ledger.migrated", "revision.activated"]
         answer = Issuer.ledger_check(self.made.profile)
         assert (answer.code, answer.more["findings"]) == ("found", [])
         assert content(self.made.kept) == self.before
@@ -71,7 +73,6 @@ def opened(made: OldIssuer, **options: Any) -> Issuer:
 def upgraded(made: OldIssuer, **changed: Any) -> None:
     """Upgrade an issuer as opening does, and open nothing."""
     means: dict[str, Any] = {
-        "mode": "ordinary",
         "recorder": span_recorder,
         "clock": lambda: made.now,
         "uptime": lambda: NO_UPTIME,

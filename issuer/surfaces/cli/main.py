@@ -13,6 +13,7 @@ import click
 
 from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
+from issuer.surfaces.cli.keys import keys_group
 from issuer.surfaces.cli.options import (
     Settings,
     common,
@@ -330,6 +331,7 @@ group.add_command(host_group)
 group.add_command(actor_group)
 group.add_command(invocation_group)
 group.add_command(obligation_group)
+group.add_command(keys_group)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:

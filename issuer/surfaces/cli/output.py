@@ -64,8 +64,8 @@ def _more_lines(answer: Answer) -> list[str]:
             continue
         elif name == "attempt" and isinstance(value, dict):
             lines.append(plain_text(f"  attempt: {value['kind']}, {value['seen']} ({value['reason']})"))
-        elif name == "findings" and isinstance(value, list):
-            lines += [line for row in value for line in _finding_lines(row)]
+        elif name in _ROWS and isinstance(value, list):
+            lines += [line for row in value for line in _ROWS[name](row)]
         elif name in _LISTS and isinstance(value, list):
             lines += [line for row in value for line in _LISTS[name](row)] or ["  none"]
         elif name == "task" and isinstance(value, dict):
@@ -101,6 +101,21 @@ def _finding_lines(row: Mapping[str, object]) -> list[str]:
     where = f"{plain_text(str(row['where']))}: " if row.get("where") else ""
     lines = [f"  {word:<7}  {row['check']}: {where}{plain_text(str(row['says']))}"]
     return [*lines, f"{'':>11}-> {next_step}"] if next_step else lines
+
+
+def _key_lines(row: Mapping[str, Any]) -> list[str]:
+    """Return one key of the issuer's ring; never its bytes, which no answer has."""
+    since = f" since {row['since']}" if row["since"] else ""
+    permits = f"{row['permits']} live permit{'' if row['permits'] == 1 else 's'}"
+    counts = "; counts repetition" if row["counts"] else ""
+    return [f"  {row['key']}  {row['state']}{since}: {row['serves']}; {permits}{counts}"]
+
+
+_ROWS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[str]]]] = {
+    "findings": _finding_lines,
+    "keys": _key_lines,
+}
+"""What is told a row at a time, in lines of its own kind."""
 
 
 def _effect_lines(row: Mapping[str, object]) -> list[str]:

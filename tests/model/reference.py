@@ -132,7 +132,7 @@ class Reference(Keeping):
             return self.refused(no[0], field=no[1], level=no[2])
         self.effects.append(effect)
         self.move(effect, "prepared", now)
-        return about("prepared", effect) if hold else self._decide(effect, now)
+        return about("prepared", effect) if hold else self._decide(effect, now, held=False)
 
     def _no_room(self, effect: Effect, *, stored: bool) -> No | None:
         """Return why an effect has no place in its task, or in the ledger (BUD-06, BUD-02, LED-02)."""
@@ -198,8 +198,8 @@ class Reference(Keeping):
         bound = self._class_bound(effect, day) if may else None
         return may and bound is None, bound or ("denied", None, None)
 
-    def _decide(self, effect: Effect, now: int) -> Said:
-        """Issue, ask a person, or deny."""
+    def _decide(self, effect: Effect, now: int, *, held: bool) -> Said:
+        """Issue, ask a person, or deny; what was not held waits as long as its class gives people (APP-03)."""
         may, no = self._judge(effect, now, self.day(now))
         effect.decisions.append(effect.facts)
         if may:
@@ -208,6 +208,9 @@ class Reference(Keeping):
             self.move(effect, "permitted", now)
             return about("permitted", effect)
         if may_ask(operation=effect.asked.operation, cost=effect.cost.get("USD.cent", 0)):
+            if not held:
+                waits = now + CLASSES[effect.of.of_class].wait
+                effect.expires = min(waits, *(level.expires for level in effect.task.path))
             self.move(effect, "awaiting_approval", now)
             return about("awaiting_approval", effect)
         self.move(effect, "denied", now)
@@ -230,7 +233,7 @@ class Reference(Keeping):
             no = self._no_room(effect, stored=True)
             if no is not None:
                 return self.refused(no[0], field=no[1], level=no[2], effect=effect)
-            return self._decide(effect, now)
+            return self._decide(effect, now, held=True)
         except ClockUntrusted:
             return about("clock_untrusted", effect)
 

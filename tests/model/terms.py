@@ -35,11 +35,13 @@ per_task = { permits = 6 }
 per_root = { permits = 10 }
 per_day = { permits = 9, "USD.cent" = 36 }
 lifetime = "20m"
+wait = "6h"
 [class.refund]
 each = { "USD.cent" = 12, token = 1 }
 per_task = { permits = 4 }
 per_root = { permits = 7 }
 lifetime = "10m"
+wait = "90m"
 [operation.publish]
 class = "release"
 resource = { type = "Release", id = "{order}" }
@@ -99,6 +101,7 @@ class Class:
     per_root: int
     per_day: dict[str, int]
     lifetime: int
+    wait: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +123,15 @@ CLASSES: Final = {
         per_root=10,
         per_day={"permits": 9, "USD.cent": 36},
         lifetime=20 * MINUTE,
+        wait=360 * MINUTE,
     ),
     "refund": Class(
-        each={"USD.cent": 12, "token": 1}, per_task=4, per_root=7, per_day={}, lifetime=10 * MINUTE
+        each={"USD.cent": 12, "token": 1},
+        per_task=4,
+        per_root=7,
+        per_day={},
+        lifetime=10 * MINUTE,
+        wait=90 * MINUTE,
     ),
 }
 

@@ -84,7 +84,7 @@ def play(book: Book, *, at_seed: int, plays: int, steps: int) -> None:
 @RULES
 def test_the_model_predicts_every_answer(book: Book) -> None:
     tally.clear()
-    play(book, at_seed=1, plays=24, steps=50)
+    play(book, at_seed=62, plays=24, steps=50)
     assert not {f"answer {code}" for code in MET} - set(tally)
 
 

@@ -22,7 +22,7 @@ from issuer.errors import SetupError
 from issuer.ids import random_bytes
 from issuer.places import PROFILE_NAME, Places
 from issuer.policy_files import read_policy_files
-from issuer.profile import load_profile
+from issuer.profile import ProfileRefused, load_profile
 from issuer.profile.limits import REGISTRY_BYTES_MAX
 from issuer.sealing.private_files import (
     Flaw,
@@ -217,12 +217,27 @@ def load_snapshot(places: Places, revision: str) -> OwnerFiles:
                 files[name] = data
     except Flaw as fault:
         if fault.fault.value == "missing" and not fault.name:
+            again = _same_draft(places, revision)
+            if again is not None:
+                return again
             say = f"The copy of the revision {revision[:PREFIX_DIGITS_MIN]} that is in force is gone."
             raise LedgerUnavailable("revision_missing", f"{say} {_NEXT}") from None
         raise _broken(revision) from None
     except (OSError, ValueError, TypeError, Malformed):
         raise _broken(revision) from None
     return OwnerFiles(files=MappingProxyType(files))
+
+
+def _same_draft(places: Places, revision: str) -> OwnerFiles | None:
+    """Return the files as they lie on disk, where they are that revision, byte for byte; None where they are not.
+
+    A copy is lost with the ledger's folder, and what is in force is then still there: the digest proves it.
+    """
+    try:
+        draft = read_draft(places)
+    except (ProfileRefused, SetupError):
+        return None
+    return draft if draft.digest == revision else None
 
 
 def _entry(line: bytes) -> tuple[str, str]:

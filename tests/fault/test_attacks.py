@@ -249,7 +249,7 @@ def findings(made: Made) -> set[str]:
 def test_a_reader_is_never_opened_on_another_file_than_the_writer(tmp_path: Path, service: Service) -> None:
     made = standard_issuer(tmp_path / "f0", port=service.port)
     with made.open() as issuer:
-        ledger: Any = issuer._house.ledger
+        ledger: Any = issuer._house.ledger.beneath
         ledger._reader.close()
         ledger._reader = None
         aside = made.ledger.with_name("aside")
@@ -373,7 +373,7 @@ def sink_unwritable(issuer: Issuer, made: Made, effect: str) -> None:
 
 
 def dead_ledger(issuer: Issuer, made: Made, effect: str) -> None:
-    issuer._house.ledger._die("A commit of this ledger ended uncertainly; open it anew.")  # type: ignore[attr-defined]
+    issuer._house.ledger.beneath._die("A commit of this ledger ended uncertainly; open it anew.")  # type: ignore[attr-defined]
 
 
 @pytest.mark.spec("SUR-05", "REP-01", "REP-05")

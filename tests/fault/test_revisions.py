@@ -1,6 +1,7 @@
 """One owner revision: what is in force was activated, is proven each time it is read, and moves for all at once."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,21 @@ def test_init_activates_what_is_there_and_its_copy_is_private_and_whole(made: Ma
     assert load_snapshot(Places(made.profile), revision).differing(read_draft(Places(made.profile))) == ()
 
 
+@pytest.mark.spec("POL-07", "LED-08")
+def test_a_copy_that_is_gone_is_no_loss_while_the_files_on_disk_are_still_that_revision(made: Made) -> None:
+    with made.open() as issuer:
+        revision = active(issuer)
+    shutil.rmtree(snapshot(made, revision).parent)
+    with made.open() as issuer:
+        assert (active(issuer), issuer._house.revision) == (revision, revision)
+        assert refund(issuer).code == "permitted"
+    policy = made.folder / "policies" / "policies.cedar"
+    rewritten(policy, policy.read_text(encoding="utf-8") + "\n// one byte more is another revision\n")
+    with pytest.raises(LedgerUnavailable) as refused:
+        made.open()
+    assert refused.value.reason == "revision_missing"
+
+
 @pytest.mark.spec("POL-07", "LED-06")
 @pytest.mark.parametrize(
     "what", ["edited", "gone", "a file gone", "open to others", "a link", "another's manifest"]
@@ -85,6 +101,9 @@ def test_a_copy_that_is_not_what_was_activated_is_refused_until_an_owner_activat
         policy.write_bytes(policy.read_bytes().replace(b"500", b"900"))
     elif what == "gone":
         folder.rename(folder.with_name("elsewhere"))
+        draft = made.folder / "policies" / "policies.cedar"
+        kept = draft.read_text(encoding="utf-8")
+        rewritten(draft, kept.replace("500", "900"))
     elif what == "a file gone":
         policy.unlink()
     elif what == "open to others":

@@ -91,7 +91,7 @@ def main(profile: str, marks: str, count: int) -> None:
     with Issuer.open(Path(profile)) as issuer:
         references = permits(issuer, count + 1, name="traced")
         for reference in references:
-            issuer._house.ledger._raw.execute("PRAGMA shrink_memory")  # type: ignore[attr-defined]
+            issuer._house.ledger.beneath._raw.execute("PRAGMA shrink_memory")  # type: ignore[attr-defined]
             os.write(descriptor, MARK)
             admit_one(issuer, reference)
         os.write(descriptor, MARK)

@@ -84,7 +84,7 @@ def test_a_request_from_a_file_says_what_it_would_cost_and_that_nothing_may_be_s
     ("amount", "order", "task", "code", "exit_code", "named", "words"),
     [
         (500, "o-1", "org", "permitted", 0, {}, "nothing may be sent yet"),
-        (501, "o-1", "org", "awaiting_approval", 4, {}, "no approvals yet: it will expire"),
+        (501, "o-1", "org", "awaiting_approval", 4, {}, "nobody who could is registered with a key"),
         (300, "o-closed", "org", "denied", 3, {}, "This order is closed for good."),
         (401, "o-1", "t1.a", "budget_exceeded", 6, {"field": "USD.cent", "level": "t1.a"}, "level: t1.a"),
         (1001, "o-1", "t1.b", "budget_exceeded", 6, {"field": "USD.cent", "level": "t1"}, "level: t1"),

@@ -11,12 +11,13 @@ Next: `issuer.activation` puts a revision in force.
 import os
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from issuer.errors import SetupError
 from issuer.ids import random_bytes
@@ -198,6 +199,52 @@ def load_snapshot(places: Places, revision: str) -> OwnerFiles:
     Raises:
         LedgerUnavailable: `revision_open`, where none is in force; `revision_missing`; `revision_broken`.
     """
+    with _opened_copy(places, revision) as (folder, entries):
+        files = {name: _proven(folder, entry, revision) for name, entry in entries.items()}
+    return OwnerFiles(files=MappingProxyType(files))
+
+
+def digests_of(places: Places, revision: str) -> Mapping[str, str]:
+    """Return name and SHA-256, in lower-case hex, of each file of a revision; no file of it is read.
+
+    Raises:
+        LedgerUnavailable: as `load_snapshot`.
+    """
+    with _opened_copy(places, revision) as (_folder, entries):
+        return MappingProxyType({name: entry.told for name, entry in entries.items()})
+
+
+def load_file(places: Places, revision: str, name: str) -> str:
+    """Read one file of the copy of a revision, and prove it.
+
+    Raises:
+        LedgerUnavailable: as `load_snapshot`; also where it has no such file, or this one is no text.
+    """
+    with _opened_copy(places, revision) as (folder, entries):
+        return _proven(folder, entries[name], revision).decode("utf-8")
+
+
+class _Entry(NamedTuple):
+    """A line of the manifest: under which name the file lies in the copy, and its SHA-256."""
+
+    place: str
+    told: str
+
+
+def _proven(folder: int, entry: _Entry, revision: str) -> bytes:
+    data = read_file(folder, entry.place, bytes_max=REGISTRY_BYTES_MAX, links_max=1)
+    if sha256(data).hexdigest() != entry.told:
+        raise _broken(revision)
+    return data
+
+
+@contextmanager
+def _opened_copy(places: Places, revision: str) -> Iterator[tuple[int, Mapping[str, _Entry]]]:
+    """Yield the opened folder of a copy, and its manifest by name of the file, proven.
+
+    Raises:
+        LedgerUnavailable: as `load_snapshot`, whatever goes wrong while it is open.
+    """
     if revision == NO_REVISION:
         say = "Since the ledger was restored no revision of the owner's files is in force."
         raise LedgerUnavailable("revision_open", f"{say} {_NEXT}")
@@ -208,13 +255,8 @@ def load_snapshot(places: Places, revision: str) -> OwnerFiles:
             manifest = read_file(folder, _MANIFEST, bytes_max=_MANIFEST_BYTES_MAX, links_max=1)
             if digest(_DOMAIN, manifest).hex() != revision:
                 raise _broken(revision)
-            files: dict[str, bytes] = {}
-            for number, line in enumerate(manifest.split(b"\n")):
-                name, told = _entry(line)
-                data = read_file(folder, _place(number, name), bytes_max=REGISTRY_BYTES_MAX, links_max=1)
-                if sha256(data).hexdigest() != told:
-                    raise _broken(revision)
-                files[name] = data
+            told = [_entry(line) for line in manifest.split(b"\n")]
+            yield folder, {name: _Entry(_place(at, name), sha) for at, (name, sha) in enumerate(told)}
     except Flaw as fault:
         if fault.fault.value == "missing" and not fault.name:
             again = _same_draft(places, revision)
@@ -223,9 +265,8 @@ def load_snapshot(places: Places, revision: str) -> OwnerFiles:
             say = f"The copy of the revision {revision[:PREFIX_DIGITS_MIN]} that is in force is gone."
             raise LedgerUnavailable("revision_missing", f"{say} {_NEXT}") from None
         raise _broken(revision) from None
-    except (OSError, ValueError, TypeError, Malformed):
+    except (OSError, KeyError, ValueError, TypeError, Malformed):
         raise _broken(revision) from None
-    return OwnerFiles(files=MappingProxyType(files))
 
 
 def _same_draft(places: Places, revision: str) -> OwnerFiles | None:
@@ -291,8 +332,10 @@ __all__ = [
     "PREFIX_DIGITS_MIN",
     "SNAPSHOTS_MAX",
     "OwnerFiles",
+    "digests_of",
     "forget_snapshots",
     "keep_snapshot",
+    "load_file",
     "load_snapshot",
     "read_draft",
     "stored_revisions",

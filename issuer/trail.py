@@ -1,8 +1,8 @@
 """Who was given authority, and from whom it was taken: the changes of authority that the trail tells, in order.
 
 Rules: AUD-09 (changes of authority are a question of their own), POL-07, AUD-05 (each span is held against its row).
-What an effect was permitted by its policies is no change of authority, and neither is an approval: the timeline of the
-effect tells both. Reads the trail from its beginning, page by page.
+`ledger.authority` says which those are, and the ledger has an index of them, so that a long trail costs nothing here
+(LED-07). They are read page by page.
 Next: `issuer.commands.revisions` shows them.
 """
 
@@ -18,19 +18,6 @@ from ledger.port import View
 PAGE_ROWS: Final = 1000
 """Spans that are read at a time."""
 
-_CHANGES: Final = frozenset(
-    {
-        *(TransitionName.LEDGER_CREATED, TransitionName.LEDGER_RESTORED, TransitionName.CLOCK_ACCEPTED),
-        *(TransitionName.SINK_REGISTERED, TransitionName.REVISION_ACTIVATED),
-        *(TransitionName.TASK_OPENED, TransitionName.TASK_GRANTED, TransitionName.TASK_LOWERED),
-        *(TransitionName.TASK_CLOSED, TransitionName.TASK_FROZEN, TransitionName.TASK_THAWED),
-        TransitionName.OVERRUN_ACCEPTED,
-        *(TransitionName.STOP_FROZEN, TransitionName.STOP_THAWED, TransitionName.STOP_REVOKED),
-        *(TransitionName.CREDENTIAL_ISSUED, TransitionName.CREDENTIAL_REVOKED),
-        *(TransitionName.KEY_ROTATED, TransitionName.KEY_RETIRED, TransitionName.KEY_REVOKED),
-    }
-)
-_SPAN: Final = "permit."
 _SHOWN: Final = frozenset(
     {
         *("permit.caller", "permit.task.name", "permit.parent.id", "permit.subject", "permit.actors"),
@@ -38,6 +25,7 @@ _SHOWN: Final = frozenset(
         *("permit.revision.activated", "permit.revision.before", "permit.files", "permit.reason"),
         *("permit.stop", "permit.credential", "permit.key.id", "permit.key.fingerprint", "permit.signer"),
         *("permit.sink.name", "permit.sink.kind", "permit.count", "permit.clock.before_ms"),
+        *("permit.schema.from", "permit.schema.to"),
     }
 )
 """What a person reads on a line; `--json` has all of it."""
@@ -63,6 +51,11 @@ class Changed:
     def revision(self) -> str:
         """The revision that it put in force; empty where it is no activation."""
         return str(self._said("permit.revision.activated", ""))
+
+    @property
+    def before(self) -> str:
+        """The revision that it took out of force; empty where there was none."""
+        return str(self._said("permit.revision.before", ""))
 
     @property
     def reason(self) -> str:
@@ -114,18 +107,33 @@ def authority_changes(view: View) -> tuple[Changed, ...]:
     Raises:
         LedgerCorrupt: a span is not what was recorded.
     """
-    return tuple(Changed(entry=entry_of(row)) for row in _rows(view) if _is_change(row.name))
+    return tuple(Changed(entry=entry_of(row)) for row in _rows(view, None))
 
 
-def _is_change(name: str) -> bool:
-    return name.removeprefix(_SPAN) in _CHANGES
+def activations(view: View) -> tuple[Changed, ...]:
+    """Return every activation of a revision, oldest first.
+
+    Raises:
+        LedgerCorrupt: as `authority_changes`.
+    """
+    return tuple(Changed(entry=entry_of(row)) for row in _rows(view, TransitionName.REVISION_ACTIVATED))
 
 
-def _rows(view: View) -> Iterator[SpanRow]:
+def activations_before(view: View, sequence: int, *, limit: int) -> Iterator[Changed]:
+    """Yield at most `limit` activations with a smaller sequence, the latest first.
+
+    Raises:
+        LedgerCorrupt: as `authority_changes`.
+    """
+    found = view.changes_before(sequence, limit=limit, name=TransitionName.REVISION_ACTIVATED)
+    yield from (Changed(entry=entry_of(row)) for row in found)
+
+
+def _rows(view: View, name: TransitionName | None) -> Iterator[SpanRow]:
     after = 0
-    while rows := view.spans_after(after, limit=PAGE_ROWS):
+    while rows := view.changes(after, limit=PAGE_ROWS, name=name):
         yield from rows
         after = rows[-1].position.sequence
 
 
-__all__ = ["Changed", "authority_changes"]
+__all__ = ["Changed", "activations", "activations_before", "authority_changes"]

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from ledger.errors import Broken
-from ledger.model import EffectId, InstantMs
+from ledger.model import EffectId, InstantMs, TransitionName
 
 RULING_ID_PATTERN: Final = re.compile(r"rul_[0-9a-f]{32}\Z")
 RULING_TEXT_MAX: Final = 256
@@ -27,6 +27,23 @@ SIGNATURE_BYTES_MAX: Final = 8192
 
 APPROVERS_MAX: Final = 8
 """Groups that one effect can wait for, and people of each: more is a committee, and none is kept by a policy."""
+
+CHANGES_OF_AUTHORITY: Final = frozenset(
+    {
+        *(TransitionName.LEDGER_CREATED, TransitionName.LEDGER_MIGRATED, TransitionName.LEDGER_RESTORED),
+        *(TransitionName.CLOCK_ACCEPTED, TransitionName.SINK_REGISTERED, TransitionName.REVISION_ACTIVATED),
+        *(TransitionName.TASK_OPENED, TransitionName.TASK_GRANTED, TransitionName.TASK_LOWERED),
+        *(TransitionName.TASK_CLOSED, TransitionName.TASK_FROZEN, TransitionName.TASK_THAWED),
+        TransitionName.OVERRUN_ACCEPTED,
+        *(TransitionName.STOP_FROZEN, TransitionName.STOP_THAWED, TransitionName.STOP_REVOKED),
+        *(TransitionName.CREDENTIAL_ISSUED, TransitionName.CREDENTIAL_REVOKED),
+        *(TransitionName.KEY_ROTATED, TransitionName.KEY_RETIRED, TransitionName.KEY_REVOKED),
+    }
+)
+"""Transitions that give authority to somebody or take it away (AUD-09): the trail is indexed by them.
+
+What an effect was permitted by its policies is none, and neither is an approval: its own story tells both.
+"""
 
 NOTHING_VOID: Final = InstantMs(0)
 ACTIVE_REVISION: Final = "active"

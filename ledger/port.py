@@ -39,6 +39,7 @@ from ledger.model import (
     TaskId,
     Tombstone,
     Transition,
+    TransitionName,
     Unit,
 )
 from ledger.refusals import Refusal
@@ -200,6 +201,22 @@ class View(Protocol):
 
     def spans_after(self, sequence: int, *, limit: int) -> Sequence[SpanRow]:
         """Return at most `limit` spans with a larger sequence, in order."""
+        ...
+
+    def changes(self, after: int, *, limit: int, name: TransitionName | None = None) -> Sequence[SpanRow]:
+        """Return at most `limit` changes of authority with a larger sequence, in order; with `name` those of one kind.
+
+        Raises:
+            Broken: `name` is none of `CHANGES_OF_AUTHORITY`, so that no index has it.
+        """
+        ...
+
+    def changes_before(self, before: int, *, limit: int, name: TransitionName) -> Sequence[SpanRow]:
+        """Return at most `limit` changes of one kind with a smaller sequence, the latest first.
+
+        Raises:
+            Broken: as `changes`.
+        """
         ...
 
     def span_at(self, sequence: int) -> SpanRow | None:

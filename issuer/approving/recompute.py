@@ -54,6 +54,7 @@ _DECLINE_KEYS: Final = frozenset({"reason", "reference"})
 _DECISION_KEYS: Final = frozenset({"policies", "obligations", "bundle", "earlier"})
 _OFFSET_KEYS: Final = frozenset({"asked", "answer_until"})
 _REGISTRY_KEYS: Final = frozenset({"row", "since"})
+_SINCE_KEYS: Final = frozenset({"at_ms", "offset", "or_before", "revision"})
 
 
 class Untrue(StrEnum):
@@ -153,7 +154,8 @@ def _demand_shape(said: Mapping[str, Any]) -> None:
     """Refuse a member that nobody would read: every one is shown, or proven by the digest."""
     keys = _KEYS | (_DECLINE_KEYS if Act(said["act"]) is Act.DECLINE else frozenset())
     shapes = [(said, keys), (said["decision"], _DECISION_KEYS), (said["offsets"], _OFFSET_KEYS)]
-    shapes += [(row, _REGISTRY_KEYS) for row in said["registries"].values()]
+    for fact in said["registries"].values():
+        shapes += [(fact, _REGISTRY_KEYS), (fact["since"], _SINCE_KEYS)]
     if any(value.keys() != keys for value, keys in shapes):
         raise StatementUntrue(Untrue.MACHINE_PART)
 

@@ -6,7 +6,9 @@ Rules:
    escaped (`issuer.approving.escaping`), so that no value makes a line. Nothing is cut.
 3. Text is quoted and numbers are not; money is also written as people write it, by whole-number arithmetic; instants
    are RFC 3339 in UTC, and beside it as the owner's clock shows them.
-4. The order is fixed: what is done to what, for how much, who asks for whom, what decided, who answers until when.
+4. A row of the owner's registry says since when it is so, and has a mark where that is not long: an account that was
+   changed an hour ago is what a person must notice.
+5. The order is fixed: what is done to what, for how much, who asks for whom, what decided, who answers until when.
 Nothing but the standard library, so that an approver's own tool can render it too.
 Next: `issuer.approving.recompute` compares it with what was handed over.
 """
@@ -30,6 +32,13 @@ _COMMITTED: Final = re.compile(r"[0-9a-f]{64}\Z")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS: Final = 253_402_300_799_999 - 24 * 3_600_000
 """A day before the end of the year 9999, so that every clock can show it."""
+
+FRESH_MS: Final = 7 * 86_400_000
+"""Age, when people were asked, up to which a changed row is marked: somebody back from a week away still sees it."""
+
+_HOUR_MS: Final = 3_600_000
+_HOURS_SHOWN: Final = 48
+"""Up to how many hours an age is told in hours; beyond, in days."""
 
 Machine = Mapping[str, Any]
 
@@ -87,11 +96,33 @@ def _what(machine: Machine) -> Iterator[str]:
     for field, row in sorted(machine["registries"].items()):
         for column, value in sorted(row["row"].items()):
             yield from _line(f"registry.{_key(field)}.{_key(column)}", value)
-        yield from _line(f"registry.{_key(field)}.as_since_revision", row["since"])
+        yield from _since(f"registry.{_key(field)}.since", row["since"], machine)
     for part in ("recipients", "destination", "actual", "preconditions"):
         yield from _opened(part, bound[part], machine, part)
     for unit, amount in sorted(bound["cost"].items()):
         yield f"cost_at_most: {escaped(amount_words(unit, _whole(amount)))} ({amount} {escaped(unit)})"
+
+
+def _since(name: str, since: Mapping[str, Any], machine: Machine) -> Iterator[str]:
+    """Yield since when a row is exactly as it is, a mark where that is not long, and with which revision it began."""
+    if type(since["or_before"]) is not bool:
+        raise TypeError
+    told = f"{name}: {_instant(since['at_ms'], since['offset'])} {_text(machine['zone'])}"
+    yield f"{told}, or before" if since["or_before"] else told
+    age = max(0, _whole(machine["asked_ms"]) - _whole(since["at_ms"]))
+    if age <= FRESH_MS:
+        words = "not known for longer than" if since["or_before"] else "changed"
+        yield f"  ! {words} {_age(age)}" + ("" if since["or_before"] else " ago")
+    yield from _line(f"{name}_revision", since["revision"])
+
+
+def _age(age_ms: int) -> str:
+    """Return an age in whole hours, or days where it is more than two; rounded down."""
+    hours = age_ms // _HOUR_MS
+    if hours == 0:
+        return "less than an hour"
+    count, unit = (hours, "hour") if hours <= _HOURS_SHOWN else (hours // 24, "day")
+    return f"{count} {unit}{'' if count == 1 else 's'}"
 
 
 def _who(machine: Machine) -> Iterator[str]:

@@ -24,7 +24,7 @@ from issuer.flow.binding import Pinned, payload_part
 from ledger.canonical import canonical_bytes, parse_strict
 from ledger.model import DurationMs, Effect, InstantMs, LedgerId
 
-__all__ = ["Asking", "Declining", "statement_bytes"]
+__all__ = ["Asking", "Declining", "RegistryFact", "Since", "statement_bytes"]
 
 _CHALLENGE_DOMAIN: Final = b"permit-issuer/statement-challenge/v1\x00"
 _TELLING_CHARS: Final = 4
@@ -34,13 +34,36 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Since:
+    """Since when a row of a registry is exactly as it is.
+
+    Attributes:
+        at_ms: when the revision was put in force with which the row became so.
+        revision: its digest.
+        or_before: nobody can say what was before, so that it may have been so for longer.
+    """
+
+    at_ms: InstantMs
+    revision: str
+    or_before: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryFact:
+    """The owner's row that a payload chose, every column of it, and since when it is so."""
+
+    row: Mapping[str, str]
+    since: Since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """What was on record when people were asked, beside effect and binding.
 
     Attributes:
         issuer: the profile's name.
         zone: the owner's zone of the IANA database.
-        registries: by payload field, the columns of the owner's row that it chose.
+        registries: by payload field, the owner's row that it chose.
         permit_ms: how long a permit of it lasts at most.
         approvers: how many people of each group are asked.
         decision: the record of the decision that asked, as `issuer.flow.decide` wrote it.
@@ -52,7 +75,7 @@ class Asking:
     zone: str
     task: str
     answers_to: str
-    registries: Mapping[str, Mapping[str, str]]
+    registries: Mapping[str, RegistryFact]
     permit_ms: DurationMs
     approvers: Mapping[str, int]
     asked_ms: InstantMs
@@ -95,9 +118,7 @@ def statement_bytes(
         "class": effect.action_class,
         "task": asking.task,
         "answers_to": asking.answers_to,
-        "registries": {
-            name: {"row": dict(row), "since": bound["revision"]} for name, row in asking.registries.items()
-        },
+        "registries": {name: _fact(fact, asking.zone) for name, fact in asking.registries.items()},
         "decision": {
             "policies": asking.decision["policies"],
             "obligations": asking.decision["obligations"],
@@ -116,6 +137,19 @@ def statement_bytes(
     if declining is not None:
         machine |= {"reason": declining.reason, "reference": declining.reference}
     return f"{rendered(machine)}{SEPARATOR}{machine_line(machine)}".encode("ascii")
+
+
+def _fact(fact: RegistryFact, zone: str) -> dict[str, object]:
+    since = fact.since
+    return {
+        "row": dict(fact.row),
+        "since": {
+            "at_ms": since.at_ms,
+            "offset": _offset_min(since.at_ms, zone),
+            "or_before": since.or_before,
+            "revision": since.revision,
+        },
+    }
 
 
 def _challenge(key: bytes, act: Act, effect_id: str, digest: bytes) -> str:

@@ -29,6 +29,7 @@ from issuer.flow.prepare import (
 )
 from issuer.flow.reference import bound_operation, find_effect, missing, open_binding, refuse_target
 from issuer.flow.refusing import RefusedError, collected_since
+from issuer.flow.statements import read_ahead
 from issuer.flow.stops import refuse_stopped
 from issuer.house import House, Locked, Visit
 from issuer.ids import random_bytes
@@ -87,6 +88,7 @@ def _requested(visit: Visit, ask: Ask, *, hold: bool) -> Answer:
     if known is not None:
         return _again(visit, read, known)
     draft = prepare(visit, read)
+    read_ahead(visit.house, draft.pinned)
     visit.house.delivery.probe()
     restore_ballast(visit.house)
     if draft.pinned.has_protected:
@@ -243,6 +245,7 @@ def _held(visit: Visit, effect: Effect) -> Answer:
     operation = bound_operation(visit.house, effect)
     pinned = open_binding(visit.house, effect, operation)
     changed = refuse_target(visit.house, effect, pinned)
+    read_ahead(visit.house, pinned)
     visit.house.delivery.probe()
     restore_ballast(visit.house)
 

@@ -35,7 +35,7 @@ from issuer.revisions import (
     stored_revisions,
 )
 from issuer.terms import profile_in, terms_of
-from issuer.trail import Changed, authority_changes
+from issuer.trail import Changed, activations, authority_changes
 from issuer.wire import Answer
 from issuer.wire.codes import CODES
 from issuer.wiring import current_keys, open_ledger, registered_sinks
@@ -239,7 +239,7 @@ def _stored(desk: _Desk, prefix: str) -> OwnerFiles | Answer:
         say = f"A revision is named by at least {PREFIX_DIGITS_MIN} digits of its digest, from `issuer revisions`."
         return desk.refused(Refusal(code=RefusalCode.MALFORMED, field="revision"), say=say)
     # A folder may have been put there by anybody; that it was in force is told by the trail.
-    once = desk.ledger.read(lambda view: {one.revision for one in authority_changes(view) if one.revision})
+    once = desk.ledger.read(lambda view: {one.revision for one in activations(view)})
     found = [one for one in stored_revisions(desk.places) if one.startswith(prefix) and one in once]
     if len(found) != 1:
         what = "Two stored revisions begin" if found else "No stored revision begins"
@@ -253,9 +253,9 @@ def revisions(visit: Visit, places: Places) -> Answer:
 
     def run() -> Answer:
         swept(visit)
-        active, changes = visit.house.ledger.read(lambda view: (in_force(view), authority_changes(view)))
+        active, changes = visit.house.ledger.read(lambda view: (in_force(view), activations(view)))
         stored = frozenset(stored_revisions(places))
-        told = [one for one in reversed(changes) if one.revision]
+        told = [*reversed(changes)]
         rows = [_row(one, active, stored, is_last=one is told[0]) for one in told]
         more: dict[str, object] = {"revisions": rows, "lines": [_line(row) for row in rows] or ["  none"]}
         return answering.about(visit.house, "found", more=more)

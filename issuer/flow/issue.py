@@ -147,7 +147,7 @@ def _awaiting(visit: Visit, pinned: Pinned, effect: Effect, locked: Locked, deci
     asked = Asked(
         task=locked.path[0].task.name, decision=decided.row.body, approvers=wanted, asked_ms=locked.now
     )
-    statement = first_statement(visit.house, effect, pinned, asked)
+    statement = first_statement(visit.house, locked.view, effect, pinned, asked)
     wait = ApprovalWait(
         effect_id=effect.effect_id,
         approvers=wanted,

@@ -11,18 +11,19 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from issuer.approving.statement import Asking, Declining, statement_bytes
-from issuer.flow.binding import Pinned
+from issuer.approving.statement import Asking, Declining, RegistryFact, statement_bytes
+from issuer.flow.binding import Pinned, stored_member
 from issuer.flow.prepare import registry_rows
 from issuer.house import House
 from issuer.operations.payload import chosen_entries
 from issuer.operations.registry import Operation
+from issuer.row_history import Chosen, activations_until, since
 from issuer.sealing import Purpose, SshKey
 from ledger.canonical import parse_strict
 from ledger.errors import LedgerCorrupt, Malformed
-from ledger.model import DurationMs, Effect, InstantMs
+from ledger.model import DurationMs, Effect, EffectId, InstantMs, TransitionName
 from ledger.port import View
 
 
@@ -52,14 +53,26 @@ class Asked:
     asked_ms: InstantMs
 
 
-def first_statement(house: House, effect: Effect, pinned: Pinned, asked: Asked) -> bytes:
-    """Return the statement of an effect that people are asked about now.
+def read_ahead(house: House, pinned: Pinned) -> None:
+    """Read what a statement may have to say of earlier revisions, so that under the lock it is remembered.
+
+    What it reads is asked for again there, of the trail as it is then; a copy is never waited for by others so.
+    """
+    asks_people = any("approvers" in shape.annotations for shape in house.bundle.policies.values())
+    chosen = _chosen(house, pinned) if asks_people else {}
+    if chosen:
+        house.ledger.read(lambda view: _facts(house, view, chosen, _Prepared(house.revision, house.now(), None)))
+
+
+def first_statement(house: House, view: View, effect: Effect, pinned: Pinned, asked: Asked) -> bytes:
+    """Return the statement of an effect that people are asked about now, under the lock.
 
     Raises:
         Malformed: it would be larger than any document of ours.
     """
     key = house.ring.subkey(Purpose.STATEMENTS)
-    return statement_bytes(effect, pinned, _asking(house, effect, pinned, asked, key))
+    facts = _facts(house, view, _chosen(house, pinned), _prepared(effect))
+    return statement_bytes(effect, pinned, _asking(house, effect, pinned, asked, facts, key))
 
 
 def statement_again(
@@ -73,10 +86,11 @@ def statement_again(
     wait, asked = view.approval_wait(effect.effect_id), _asked(view, effect)
     if wait is None or asked is None or effect.actor not in house.profile.actors:
         return None
+    facts = _facts(house, view, _chosen(house, pinned), _prepared(effect))
     for key_id in house.ring.key_ids_for(Purpose.STATEMENTS):
         key = house.ring.subkey(Purpose.STATEMENTS, key_id)
         try:
-            asking = _asking(house, effect, pinned, asked, key)
+            asking = _asking(house, effect, pinned, asked, facts, key)
             statement = statement_bytes(effect, pinned, asking)
             if hmac.compare_digest(statement_digest(statement), wait.statement_digest):
                 return statement if declining is None else statement_bytes(effect, pinned, asking, declining)
@@ -95,14 +109,21 @@ def _asked(view: View, effect: Effect) -> Asked | None:
     return Asked(task=task.name, decision=bodies[0], approvers=wait.approvers, asked_ms=wait.asked_ms)
 
 
-def _asking(house: House, effect: Effect, pinned: Pinned, asked: Asked, key: bytes) -> Asking:
+def _asking(
+    house: House,
+    effect: Effect,
+    pinned: Pinned,
+    asked: Asked,
+    facts: Mapping[str, RegistryFact],
+    key: bytes,
+) -> Asking:
     return Asking(
         issuer=house.profile.name,
         ledger_id=house.ledger.ledger_id,
         zone=house.profile.timezone,
         task=asked.task,
         answers_to=house.profile.actors[effect.actor].answers_to,
-        registries=_registries(house, pinned),
+        registries=facts,
         permit_ms=permit_ms(pinned.operation),
         approvers=asked.approvers,
         asked_ms=asked.asked_ms,
@@ -117,10 +138,42 @@ def permit_ms(operation: Operation) -> DurationMs:
     return DurationMs(min(cap for cap in caps if cap is not None))
 
 
-def _registries(house: House, pinned: Pinned) -> dict[str, Mapping[str, str]]:
+class _Prepared(NamedTuple):
+    """When an effect was prepared: under which revision, at which instant; its id, None where it is not on record."""
+
+    revision: str
+    at_ms: InstantMs
+    effect_id: EffectId | None
+
+
+def _prepared(effect: Effect) -> _Prepared:
+    return _Prepared(str(stored_member(effect.binding, "revision")), effect.prepared_ms, effect.effect_id)
+
+
+def _chosen(house: House, pinned: Pinned) -> dict[str, Chosen]:
     """Return the owner's rows that the payload chose, by field; none of a field that is secret."""
     fields = [field for field in pinned.operation.fields if field.exposure != "secret"]
-    return dict(chosen_entries(fields, pinned.values, registry_rows(house.profile)))
+    entries = chosen_entries(fields, pinned.values, registry_rows(house.profile))
+    named = {field.name: str(field.registry) for field in fields}
+    return {name: Chosen(registry=named[name], row=row) for name, row in entries.items()}
+
+
+def _facts(
+    house: House, view: View, chosen: Mapping[str, Chosen], prepared: _Prepared
+) -> dict[str, RegistryFact]:
+    """Return the rows with since when they are so, as it was when the effect was prepared: later activations are none of it."""
+    if not chosen:
+        return {}
+    story = () if prepared.effect_id is None else view.story(prepared.effect_id)
+    began = [row.position.sequence for row in story if row.name == TransitionName.EFFECT_PREPARED]
+    activations = activations_until(view, began[0] if began else view.head().sequence + 1)
+    return {
+        field: RegistryFact(
+            row=one.row,
+            since=since(house.places, activations, one, revision=prepared.revision, at_ms=prepared.at_ms),
+        )
+        for field, one in chosen.items()
+    }
 
 
 def _decision(body: bytes) -> Mapping[str, Any]:

@@ -35,8 +35,8 @@ from issuer.profile.models import (
     Wrapper,
 )
 from issuer.profile.profile import Profile, class_digest, cost_range, operation_digest
-from issuer.profile.reading import load_profile, parse_profile
-from issuer.profile.registry import Registry
+from issuer.profile.reading import load_profile, parse_profile, registries_declared
+from issuer.profile.registry import Registry, read_registry
 from issuer.profile.template import TemplateText
 from issuer.profile.unserved import UNSERVED, Unserved, unserved, unserved_anywhere, unserved_reason
 
@@ -79,6 +79,8 @@ __all__ = [
     "load_profile",
     "operation_digest",
     "parse_profile",
+    "read_registry",
+    "registries_declared",
     "unserved",
     "unserved_anywhere",
     "unserved_reason",

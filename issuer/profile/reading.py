@@ -26,7 +26,7 @@ from issuer.profile.findings import (
     dotted,
 )
 from issuer.profile.limits import DEPTH_MAX, PROFILE_BYTES_MAX, REGISTRY_BYTES_MAX
-from issuer.profile.models import Document
+from issuer.profile.models import Document, RegistrySource
 from issuer.profile.people_keys import key_path_problems, read_people_keys
 from issuer.profile.positions import Position, PositionIndex, index_positions
 from issuer.profile.profile import Profile
@@ -39,7 +39,7 @@ from issuer.profile.rules_templates import template_problems
 from issuer.profile.shapes import draft_of, read_document, shape_problems
 from issuer.sealing import SshKey
 
-__all__ = ["load_profile", "parse_profile"]
+__all__ = ["load_profile", "parse_profile", "registries_declared"]
 
 _PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _REPEATED: Final = ("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate inline table key")
@@ -229,6 +229,19 @@ def _read_registries(
         else:
             findings += result
     return read, findings
+
+
+def registries_declared(text: str) -> Mapping[str, RegistrySource]:
+    """Return the registries of a profile that was accepted before, by name; nothing else of it is judged again.
+
+    Raises:
+        ValueError: it is no TOML, or this release reads a registry in it differently.
+    """
+    declared = tomllib.loads(text.replace("\r\n", "\n")).get("registry", {})
+    found = draft_of({"registry": _with_tuples(declared)}).registries
+    if type(declared) is not dict or declared.keys() != found.keys():
+        raise ValueError("a registry of this profile is not declared as this release reads it")
+    return found
 
 
 def _file_finding(name: str, file: str, code: FindingCode, message: str) -> Finding:

@@ -1,4 +1,4 @@
-"""Reading rulings, waits and approvals over one SQLite connection; what `ledger.sqlite.view` stands on.
+"""Reading rulings, waits, approvals and changes of authority over one connection; what `ledger.sqlite.view` stands on.
 
 Rules: LED-06 (each is checked against its MAC as it is read, and a ruling against the head's register: an earlier word
 is authentic as well, and a missing one could be a removed one), LED-07 (each question is answered by a key).
@@ -8,9 +8,10 @@ It decides nothing. Next: `ledger.sqlite.view`.
 from collections.abc import Sequence
 from typing import Final
 
-from ledger.authority import Approval, ApprovalWait, Ruling, RulingKind, ruling_id
-from ledger.errors import LedgerCorrupt
-from ledger.model import EffectId, TransitionName
+from ledger.authority import CHANGES_OF_AUTHORITY, Approval, ApprovalWait, Ruling, RulingKind, ruling_id
+from ledger.errors import Broken, LedgerCorrupt
+from ledger.model import EffectId, SpanRow, TransitionName
+from ledger.sqlite import rows
 from ledger.sqlite.authority_rows import (
     APPROVAL_COLUMNS,
     RULING_COLUMNS,
@@ -24,12 +25,20 @@ from ledger.sqlite.authority_rows import (
     wait_from,
 )
 from ledger.sqlite.invocation_view import InvocationReading
+from ledger.sqlite.tables import names
 
+_CHANGES: Final = f"name IN ({names(CHANGES_OF_AUTHORITY)})"
+"""The condition of the partial indexes, word for word: SQLite uses one only where a query says the same."""
+
+_SPAN: Final = f"SELECT {rows.SPAN_COLUMNS} FROM spans"
 _RULING: Final = f"SELECT {RULING_COLUMNS}, sequence, mac FROM rulings"
 
 
 class AuthorityReading(InvocationReading):
-    """What a decision may read of rulings, waits and approvals."""
+    """What a decision may read of rulings, waits, approvals and changes of authority."""
+
+    _by_changes = "INDEXED BY spans_changes"
+    _by_changes_named = "INDEXED BY spans_changes_named"
 
     def ruling(self, kind: RulingKind, name: str) -> Ruling | None:
         """Return the latest word about one name, proven to be the latest; that there is none is proven too."""
@@ -85,3 +94,34 @@ class AuthorityReading(InvocationReading):
         """Say whether a revocation came after the admission of an effect."""
         sql = "SELECT 1 FROM spans WHERE story = ? AND name = ? LIMIT 1"
         return self._one(sql, effect_id, str(TransitionName.EFFECT_REVOKED_LATE)) is not None
+
+    def changes(self, after: int, *, limit: int, name: TransitionName | None = None) -> Sequence[SpanRow]:
+        """Return at most `limit` changes of authority with a larger sequence, in order; with `name` those of one kind.
+
+        Raises:
+            Broken: `name` is none of `CHANGES_OF_AUTHORITY`.
+        """
+        if name is not None:
+            return self._changes_named(name, "sequence > ? ORDER BY sequence", after, limit)
+        sql = f"{_SPAN} {self._by_changes} WHERE {_CHANGES} AND sequence > ? ORDER BY sequence LIMIT ?"
+        return [rows.span_from(self._ledger_id, row) for row in self._all(sql, after, limit)]
+
+    def changes_before(self, before: int, *, limit: int, name: TransitionName) -> Sequence[SpanRow]:
+        """Return at most `limit` changes of one kind with a smaller sequence, the latest first.
+
+        Raises:
+            Broken: `name` is none of `CHANGES_OF_AUTHORITY`.
+        """
+        return self._changes_named(name, "sequence < ? ORDER BY sequence DESC", before, limit)
+
+    def _changes_named(self, name: TransitionName, place: str, at: int, limit: int) -> Sequence[SpanRow]:
+        if name not in CHANGES_OF_AUTHORITY:
+            raise Broken("only changes of authority are indexed by their name")
+        sql = f"{_SPAN} {self._by_changes_named} WHERE {_CHANGES} AND name = ? AND {place} LIMIT ?"
+        return [rows.span_from(self._ledger_id, row) for row in self._all(sql, str(name), at, limit)]
+
+    def epoch_after(self, epoch: int) -> SpanRow | None:
+        """Return the first span of the first epoch later than `epoch` (LED-08): a ledger is restored a few times."""
+        sql = f"{_SPAN} {self._by_changes_named} WHERE {_CHANGES} AND name = ? AND epoch > ? ORDER BY sequence LIMIT 1"
+        row = self._one(sql, str(TransitionName.LEDGER_RESTORED), epoch)
+        return None if row is None else rows.span_from(self._ledger_id, row)

@@ -35,6 +35,10 @@ class _Unproven:
 class DamagedView(SqliteView):
     """What stands in a damaged ledger."""
 
+    # The rows count, and not what an index says of them: it may be what is damaged, or not be there.
+    _by_changes = "NOT INDEXED"
+    _by_changes_named = "NOT INDEXED"
+
     def __init__(self, raw: Any, *, ledger_id: LedgerId) -> None:  # noqa: ANN401 - untyped driver
         """Read over `raw`, whose transaction belongs to the caller."""
         super().__init__(raw, ledger_id=ledger_id, keys=_Unproven())

@@ -7,6 +7,7 @@ Next: `ledger.sqlite.triggers`, what happens beside a change, and what never doe
 
 from typing import Final
 
+from ledger.authority import CHANGES_OF_AUTHORITY
 from ledger.invocations import InvocationOutcome
 from ledger.model import (
     AMOUNT_MAX,
@@ -92,6 +93,8 @@ CREATE TABLE spans(
   leaf BLOB NOT NULL CHECK (length(leaf) = 32)
 ) STRICT;
 CREATE INDEX spans_story ON spans(story, sequence);
+CREATE INDEX spans_changes ON spans(sequence) WHERE name IN ({names(CHANGES_OF_AUTHORITY)});
+CREATE INDEX spans_changes_named ON spans(name, sequence) WHERE name IN ({names(CHANGES_OF_AUTHORITY)});
 
 CREATE TABLE tasks(
   task_id TEXT PRIMARY KEY,

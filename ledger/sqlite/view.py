@@ -319,16 +319,6 @@ class SqliteView(AuthorityReading):
         row = self._one(f"SELECT {rows.SPAN_COLUMNS} FROM spans WHERE sequence = ?", sequence)
         return None if row is None else rows.span_from(self._ledger_id, row)
 
-    def epoch_after(self, epoch: int) -> SpanRow | None:
-        """Return the first span of the first epoch later than `epoch` (LED-08)."""
-        row = self._one(
-            # By its story, which has an index: few spans belong to the ledger itself.
-            f"SELECT {rows.SPAN_COLUMNS} FROM spans WHERE story = ? AND name = ? AND epoch > ? "
-            "ORDER BY sequence LIMIT 1",
-            *(self._ledger_id, str(TransitionName.LEDGER_RESTORED), epoch),
-        )
-        return None if row is None else rows.span_from(self._ledger_id, row)
-
     def tombstone(self, effect_id: EffectId) -> Tombstone | None:
         """Return what stays of a collected effect (PER-04)."""
         return self._tombstone("effect_id = ?", effect_id)

@@ -10,7 +10,7 @@ from issuer.flow.binding import Names, Pinned, salted_parts
 from issuer.operations.contract import Preparation
 from issuer.operations.registry import Operation
 from tests.support.bindings import EXPIRES_MS, names_of, operation_of
-from tests.support.statements import printed, statement_of
+from tests.support.statements import ASKED_MS, fact_of, printed, statement_of
 
 PAIRS: Final = 10_000
 SEED: Final = 20_261_201
@@ -61,6 +61,10 @@ def drawn(draw: random.Random) -> Parts:
         "invocation_id": draw.choice(["inv_" + "4" * 32, "inv_" + "5" * 32]),
         "cents": draw.randint(1, 10**6),
         "expires_ms": EXPIRES_MS + draw.randint(0, 10**7),
+        "iban": text(draw),
+        "since_ms": ASKED_MS - draw.choice([0, 1, 3_600_000, draw.randint(0, 10**10)]),
+        "since_revision": draw.choice(["7" * 64, "8" * 64]),
+        "or_before": draw.random() < 0.5,
     }
 
 
@@ -91,7 +95,11 @@ def said(operation: Operation, parts: Parts) -> bytes:
     )
     words = ("task_id", "subject", "actor", "caller", "revision", "invocation_id")
     names: Names = names_of(**{name: parts[name] for name in words})
-    return statement_of(pinned, names, amount=parts["cents"], expires_ms=parts["expires_ms"])
+    since = {"revision": parts["since_revision"], "or_before": parts["or_before"]}
+    fact = fact_of(iban=parts["iban"], at_ms=parts["since_ms"], **since)
+    return statement_of(
+        pinned, names, amount=parts["cents"], expires_ms=parts["expires_ms"], registries={"order": fact}
+    )
 
 
 @pytest.mark.spec("APP-02", "EFF-03", "EFF-10")

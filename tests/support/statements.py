@@ -1,14 +1,17 @@
 """Statements made without a ledger: an effect over a binding of `tests.support.bindings`, and who is asked."""
 
-from typing import Any
+from typing import Any, Final
 
 from issuer.approving.recompute import SEPARATOR
-from issuer.approving.statement import Asking, Declining, statement_bytes
+from issuer.approving.statement import Asking, Declining, RegistryFact, Since, statement_bytes
 from issuer.flow.binding import Names, Pinned, binding_digest
 from issuer.operations.registry import Operation
 from ledger.model import DurationMs, Effect, InstantMs, LedgerId, TaskId, Unit
 from ledger.states import EffectState
 from tests.support.bindings import EXPIRES_MS, body_of, names_of, operation_of, pinned_of
+
+DAY_MS: Final = 86_400_000
+ASKED_MS: Final = InstantMs(EXPIRES_MS - 3_600_000)
 
 DECISION: dict[str, Any] = {
     "policies": ["larger-refunds"],
@@ -62,11 +65,17 @@ def asking_of(**changed: Any) -> Asking:
         "registries": {},
         "permit_ms": DurationMs(600_000),
         "approvers": {"finance": 2},
-        "asked_ms": InstantMs(EXPIRES_MS - 3_600_000),
+        "asked_ms": ASKED_MS,
         "decision": DECISION,
         "key": b"k" * 32,
     }
     return Asking(**(parts | changed))
+
+
+def fact_of(*, iban: str = "DE01", **since: Any) -> RegistryFact:
+    """Return a row of a registry that has been as it is for 30 days, with some of that changed."""
+    parts: dict[str, Any] = {"at_ms": ASKED_MS - 30 * DAY_MS, "revision": "5" * 64, "or_before": False}
+    return RegistryFact(row={"id": "acme", "iban": iban}, since=Since(**(parts | since)))
 
 
 def statement_of(

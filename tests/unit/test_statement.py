@@ -14,7 +14,7 @@ from issuer.approving.recompute import SEPARATOR, machine_line
 from issuer.approving.rendering import amount_words, rendered
 from issuer.approving.statement import Declining
 from tests.support.bindings import operation_of, pinned_of, preparation_of
-from tests.support.statements import statement_of
+from tests.support.statements import ASKED_MS, DAY_MS, fact_of, statement_of
 
 OPERATION = operation_of()
 HIDDEN = operation_of(hidden=True)
@@ -177,7 +177,7 @@ def altered(machine: str, at: int) -> bytes:
 @pytest.mark.spec("APP-02", "EFF-10")
 @pytest.mark.parametrize("operation", [OPERATION, HIDDEN])
 def test_no_byte_of_the_machine_part_can_be_altered_alone(operation: Any) -> None:
-    statement = statement_of(pinned_of(operation), registries={"order": {"iban": "DE01"}})
+    statement = statement_of(pinned_of(operation), registries={"order": fact_of()})
     human, _, machine = statement.decode().partition(SEPARATOR)
     head = (human + SEPARATOR).encode()
     recompute(head + machine.encode())
@@ -291,3 +291,94 @@ def test_anybody_computes_digest_and_commitment_with_a_hash_and_json() -> None:
 def test_the_human_part_is_what_stands_above_the_separator() -> None:
     statement = statement_of()
     assert human_part(statement) == statement.decode().partition(SEPARATOR)[0]
+
+
+HOUR_MS = 3_600_000
+SINCE = "registry.order.since: "
+
+
+def told(**since: Any) -> list[str]:
+    """Return the lines about since when a row is as it is."""
+    lines = lines_of(statement_of(registries={"order": fact_of(**since)}))
+    start = next(index for index, line in enumerate(lines) if line.startswith(SINCE))
+    end = next(index for index, line in enumerate(lines) if line.startswith("registry.order.since_revision"))
+    return [lines[start].removeprefix(SINCE), *lines[start + 1 : end + 1]]
+
+
+@pytest.mark.spec("APP-02")
+def test_a_row_of_the_registry_is_shown_whole_with_the_instant_since_when_it_is_so() -> None:
+    statement = statement_of(registries={"order": fact_of()})
+    lines = lines_of(statement)
+    assert 'registry.order.iban: "DE01"' in lines
+    assert told() == [
+        "2029-12-01T23:00:00.000Z (2029-12-02 00:00:00 +01:00) Europe/Berlin",
+        f'registry.order.since_revision: "{"5" * 64}"',
+    ]
+    since = recompute(statement)["registries"]["order"]["since"]
+    assert since == {
+        "at_ms": ASKED_MS - 30 * DAY_MS,
+        "offset": 60,
+        "or_before": False,
+        "revision": "5" * 64,
+    }
+
+
+@pytest.mark.spec("APP-02")
+@pytest.mark.parametrize(
+    ("age_ms", "changed", "unknown"),
+    [
+        (-5, "changed less than an hour ago", "not known for longer than less than an hour"),
+        (0, "changed less than an hour ago", "not known for longer than less than an hour"),
+        (HOUR_MS - 1, "changed less than an hour ago", "not known for longer than less than an hour"),
+        (HOUR_MS, "changed 1 hour ago", "not known for longer than 1 hour"),
+        (3 * HOUR_MS, "changed 3 hours ago", "not known for longer than 3 hours"),
+        (49 * HOUR_MS - 1, "changed 48 hours ago", "not known for longer than 48 hours"),
+        (49 * HOUR_MS, "changed 2 days ago", "not known for longer than 2 days"),
+        (7 * DAY_MS, "changed 7 days ago", "not known for longer than 7 days"),
+        (7 * DAY_MS + 1, None, None),
+    ],
+)
+def test_a_row_that_changed_lately_is_marked_and_so_is_one_of_which_little_is_known(
+    age_ms: int, changed: str | None, unknown: str | None
+) -> None:
+    at = ASKED_MS - age_ms
+    for or_before, mark in ((False, changed), (True, unknown)):
+        first, *marks, _revision = told(at_ms=at, or_before=or_before)
+        assert first.endswith(", or before") is or_before
+        assert marks == ([] if mark is None else [f"  ! {mark}"])
+
+
+@pytest.mark.spec("APP-02")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"at_ms": ASKED_MS - 30 * DAY_MS + 1},
+        {"revision": "6" + "5" * 63},
+        {"revision": "5" * 63 + "6"},
+        {"or_before": True},
+        {"iban": "DE02"},
+    ],
+)
+def test_the_text_differs_where_only_since_when_does(changed: dict[str, Any]) -> None:
+    one, other = (
+        human_part(statement_of(registries={"order": fact_of(**more)})) for more in ({}, changed)
+    )
+    assert one != other
+
+
+@pytest.mark.spec("APP-02")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("at_ms", "1"), ("at_ms", -1), ("at_ms", True), ("offset", 24 * 60), ("offset", "60")),
+        *(("or_before", 0), ("or_before", 1), ("or_before", None), ("or_before", "no"), ("more", 1)),
+    ],
+)
+def test_since_of_another_shape_is_no_statement(name: str, value: object) -> None:
+    statement = statement_of(registries={"order": fact_of()})
+    human, _, machine = statement.decode().partition(SEPARATOR)
+    said = json.loads(machine)
+    said["registries"]["order"]["since"][name] = value
+    with pytest.raises(StatementUntrue) as caught:
+        recompute((human + SEPARATOR + machine_line(said)).encode())
+    assert caught.value.word == "machine_part"

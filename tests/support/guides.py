@@ -126,7 +126,7 @@ class Reader:
 
 
 def changed(text: str, block: str) -> str:
-    """Return a file in which each line of `block` stands in place of the line with its key, or under the line before."""
+    """Return a file in which each line of `block` stands in place of that with its key, or under the line before."""
     above = ""
     for line in block.splitlines():
         key = line.partition("=")[0].strip()

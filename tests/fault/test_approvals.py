@@ -12,7 +12,6 @@ from ledger.model import EffectId, InstantMs
 from tests.support.approving import NO_APPROVERS, POLICY, Office, asked_of, opened_office, waiting
 from tests.support.cases import PATIENCE_S, length, small_tree, state_of, trail
 from tests.support.issuers import HOUR_MS, permitted, refund
-from tests.support.revised import activated, rewritten
 from tests.support.service import answer
 
 

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from tests.support.terminal import COLOUR, PATIENCE_S, Terminal
@@ -64,13 +63,13 @@ class Reader:
     shown: list[Typed] = field(default_factory=list)
     _known: dict[str, str] = field(default_factory=dict)
 
-    def follows(self, page: Path) -> None:
-        """Do what the page says, in order; stop where the terminal shows something else.
+    def follows(self, page: str) -> None:
+        """Do what a page says, in order; stop where the terminal shows something else.
 
         Raises:
             AssertionError: the page and the terminal differ, or a line that the page changes is not there.
         """
-        for kind, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        for kind, block in BLOCK.findall(page):
             if kind in FILES:
                 self.writes(FILES[kind], block)
             elif kind == "console":

@@ -9,7 +9,8 @@ from tests.support.service import Service, Step, answer
 from tests.support.ssh import needs_ssh_keygen
 from tests.support.terminal import COLOUR, ROOT, Terminal
 
-GUIDE = ROOT / "docs" / "guides" / "approve-an-effect.md"
+GUIDE = (ROOT / "docs" / "guides" / "approve-an-effect.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def script() -> list[Step]:
@@ -35,3 +36,17 @@ def test_an_approver_follows_the_guide_word_by_word(tmp_path: Path) -> None:
     assert COLOUR.search(sent.screen), "a terminal shows colour"
     assert "Nothing waits for anybody." in plain
     assert "\x1b" not in plain
+
+
+@needs_ssh_keygen
+@pytest.mark.spec("APP-01", "APP-02", "SUR-03")
+def test_the_readme_shows_how_a_person_says_yes(tmp_path: Path) -> None:
+    asked, rest = GUIDE.split("## Something waits")
+    assert rest
+    with Service() as bank, Terminal(tmp_path) as terminal:
+        following = reader(terminal, bank.port)
+        following.follows(asked)
+        before = len(following.shown)
+        following.follows(README)
+    assert len(following.shown) == before + 3
+    assert not bank.requests

@@ -10,7 +10,7 @@ from tests.support.service import Service, Step, answer
 from tests.support.ssh import needs_ssh_keygen
 from tests.support.terminal import COLOUR, ROOT, Terminal
 
-GUIDE = ROOT / "docs" / "guides" / "own-an-issuer.md"
+GUIDE = (ROOT / "docs" / "guides" / "own-an-issuer.md").read_text(encoding="utf-8")
 PLACES = {
     "TOKEN": re.compile(r"token: (pit_\S+)"),
     "REVISION": re.compile(r"before: ([0-9a-f]{8})"),

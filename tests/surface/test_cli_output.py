@@ -25,6 +25,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return standard_issuer(tmp_path_factory.mktemp("output") / "f0", port=9)
 
 
+@pytest.mark.spec("ADM-05", "SUR-03")
+def test_what_a_revocation_voids_is_named_a_line_each() -> None:
+    effects = ["eff_" + "0" * 32, "eff_" + "1" * 32]
+    more = {"stop": "operation:pay", "voided": 2, "effects": effects, "too_late": [], "too_late_count": 0}
+    told = render(Answer(issuer="f0", code="revoked_now", mode="ordinary", more=more))
+    assert told.splitlines()[1:-1] == [
+        "  stop: operation:pay",
+        "  voided: 2",
+        *(f"  void: {effect}" for effect in effects),
+    ]
+
+
 @pytest.mark.spec("SUR-03")
 def test_the_committed_page_is_the_generated_one() -> None:
     assert CLI_PAGE.read_text(encoding="utf-8") == reference_page(), (

@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -20,6 +21,9 @@ from tests.support.polling import readable
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROGRAM: Final = "from issuer.surfaces.cli.main import main; main()"
+SIT_DOWN: Final = (
+    "import fcntl, os, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv('/bin/sh', ['sh', '-i'])"
+)
 READY: Final = "<ready> "
 PATIENCE_S: Final = 90
 ROWS, COLUMNS = 50, 1000
@@ -47,11 +51,19 @@ class Terminal:
             "PS1": READY,
             "PS2": "",
         }
-        child, self._screen = pty.fork()
-        if child == 0:
-            os.chdir(self.home)
-            os.execve("/bin/sh", ["sh", "-i"], environment)  # noqa: S606 - the shell is what is under test
-        self._child = child
+        self._screen, keyboard = pty.openpty()
+        # Not `pty.fork`: the scripted service has threads. The shell takes the terminal as its own, so that it is also
+        # `/dev/tty`, where `ssh-keygen` asks for a passphrase.
+        self._shell = subprocess.Popen(
+            [sys.executable, "-c", SIT_DOWN],
+            stdin=keyboard,
+            stdout=keyboard,
+            stderr=keyboard,
+            cwd=self.home,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(keyboard)
         fcntl.ioctl(self._screen, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._until_ready({})
 
@@ -64,7 +76,7 @@ class Terminal:
     ) -> None:
         """Leave the shell, whatever it runs."""
         os.close(self._screen)  # hangs up: the shell and its jobs get SIGHUP
-        os.waitpid(self._child, 0)
+        self._shell.wait(PATIENCE_S)
 
     def types(self, line: str, answers: dict[str, str] | None = None) -> str:
         """Type one line, answer each question of `answers` once, and return what the screen showed, colour and all.

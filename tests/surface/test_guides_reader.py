@@ -71,3 +71,10 @@ def test_what_is_typed_reaches_a_terminal_and_colour_is_compared_without_it(tmp_
     assert COLOUR.search(typed.screen)
     ((_, shown),) = commands_of("$ green\ngreen\n")
     assert_same(type(typed)(command="green", page=shown, screen=typed.screen))
+
+
+def test_the_shell_has_the_terminal_for_its_own_as_programs_that_ask_for_a_passphrase_need_it(
+    tmp_path: Path,
+) -> None:
+    with Terminal(tmp_path) as terminal:
+        assert terminal.types("echo asked > /dev/tty") == "asked\n"

@@ -33,7 +33,7 @@ VARYING: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| [+-]\d\d:\d\d)?"), "TIME"),
     (re.compile(r"\b\d\d:\d\d:\d\d\.\d{3}\b"), "CLOCK"),
     (re.compile(r"SHA256:[A-Za-z0-9+/]{43}"), "FINGERPRINT"),
-    (re.compile(r"\b(eff|led|tsk|inv|prm)_[0-9a-f]{32}\b"), r"\1_ID"),
+    (re.compile(r"\b(eff|led|tsk|inv|pmt)_[0-9a-f]{32}\b"), r"\1_ID"),
     (re.compile(r"\b[0-9a-f]{8,64}\b"), "DIGEST"),
     (re.compile(r"\bpit_(?:host|actor)_[a-z-]+_[A-Za-z0-9_-]{20,}"), "SECRET"),
 )

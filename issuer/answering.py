@@ -118,6 +118,21 @@ _NAMED: Final = {
     "subject": "The owner has declared no person of that name.",
 }
 
+_SIGNED: Final = {
+    "malformed": "That is no signature as ssh-keygen writes it.",
+    "namespace": "It was signed for something else: sign with 'ssh-keygen -Y sign -n permit-issuer'.",
+    "hash": "It was signed with another hash than SHA-256 or SHA-512.",
+    "algorithm": "Keys of that kind are not taken: use Ed25519, ECDSA, RSA, or a touch key.",
+    "unknown_key": "The key that signed is not registered to anybody who could sign this.",
+    "presence": "The touch key was not touched: sign again, and touch it.",
+    "bad_signature": "It was signed over another text: print the statement anew, and sign it as it is.",
+    "arguments": "Another act was signed: print the statement of this very command, and sign it.",
+    "command": "Another act was signed: print the statement of this very command, and sign it.",
+    "expired": "What was signed is good for ten minutes only: print the statement anew, and sign it.",
+    "replayed": "That signature was used before: print the statement anew, and sign it.",
+}
+"""What was wrong with a signature, by the field of its refusal, and what to do."""
+
 
 def say_of(code: str) -> str:
     """Return the fixed sentence of a code."""
@@ -131,6 +146,8 @@ def refusal_say(refusal: Refusal, say: str = "") -> str:
     sentence = CODES[str(refusal.code)].say
     if refusal.code is RefusalCode.UNKNOWN_REFERENCE and refusal.field in _NAMED:
         return _NAMED[refusal.field]
+    if refusal.code is RefusalCode.SIGNATURE_REFUSED and refusal.field in _SIGNED:
+        return f"{_SIGNED[refusal.field]} Nothing was done."
     named = [f"{what}: {name}" for what, name in (("field", refusal.field), ("level", refusal.level)) if name]
     return f"{sentence} ({', '.join(named)})" if named else sentence
 

@@ -45,7 +45,7 @@ from ledger.changes import Step
 from ledger.errors import Malformed
 from ledger.model import Effect, InstantMs, checked_name
 from ledger.port import Committed, Verdict, View
-from ledger.refusals import RefusalCode
+from ledger.refusals import Refusal, RefusalCode
 from ledger.states import UNUSED, EffectState
 
 POLL_S: Final = 0.5
@@ -53,6 +53,28 @@ POLL_S: Final = 0.5
 
 SHOWN_FOR: Final = "approval"
 """The reason on record where a statement shows what is sensitive."""
+
+_NEXT: Final = (
+    "Read one with 'issuer statement EFFECT'; answer with 'issuer approve EFFECT' or 'issuer decline EFFECT'."
+)
+_NOTHING_WAITS: Final = "Nothing waits for anybody."
+
+_NOT_YOURS: Final = {
+    "role": "Whose key that is has no role approver.",
+    "subject": "It is done for the person whose key that is; somebody else has to say yes.",
+    "answers_to": "The actor answers to the person whose key that is; somebody else has to say yes.",
+    "caller": "The person whose key that is asked for it; somebody else has to say yes.",
+    "approver": "The person whose key that is is not among those who are asked.",
+    "suspended": "The person whose key that is is suspended.",
+    "key": "That key is revoked, or registered to nobody any more.",
+}
+"""Why somebody's signature is not counted, by the field of the refusal (APP-03)."""
+
+_TWICE: Final = "That yes is counted already; it waits for somebody else."
+_PERMITTED: Final = (
+    "It is permitted already. 'issuer revoke approval EFFECT PERSON' takes a yes back until it is sent."
+)
+_TOO_LATE_TO_ANSWER: Final = "Its time is over, and nothing was sent. Whoever wants it has to ask anew."
 
 
 def approvals(visit: Visit) -> Answer:
@@ -65,7 +87,7 @@ def approvals(visit: Visit) -> Answer:
         more: dict[str, object] = {"waiting": rows}
         if problem is not None:
             more["not_swept"] = problem
-        return answering.about(visit.house, "found", more=more)
+        return answering.about(visit.house, "found", say=_NEXT if rows else _NOTHING_WAITS, more=more)
 
     return at_the_edge(visit, run)
 
@@ -100,6 +122,7 @@ def statement(visit: Visit, reference: str, why: tuple[str, str | None] | None =
 
     def run() -> Answer:
         declining = None if why is None else declining_of(*why)
+        swept(visit)  # so that nobody reads and signs what is over already
         opened, text = _opened(visit, reference, found, declining)
         _record_shown(visit, opened)
         return answering.about(visit.house, "found", opened.effect, more={"statement": text.decode("ascii")})
@@ -214,9 +237,21 @@ def _told(house: House, committed: Committed[Answered], done: str) -> Answer:
     if answered.effect.state in UNUSED:
         erase_content(house, (answered.effect,))
     if committed.refusal is not None:
-        return answering.refused(house, committed.refusal, answered.effect)
+        return answering.refused(
+            house, committed.refusal, answered.effect, say=_no_say(committed.refusal, answered.effect)
+        )
     code = code_of(answered.effect.state) if answered.is_complete else done
     return answering.about(house, code, answered.effect)
+
+
+def _no_say(no: Refusal, effect: Effect) -> str:
+    """Return what a no to somebody's answer comes to for them, or "" where the code says it all."""
+    if no.code is RefusalCode.FORBIDDEN:
+        return _NOT_YOURS.get(no.field or "", "")
+    if no.code is RefusalCode.NOTHING_TO_CHANGE:
+        return _TWICE if no.field == "approval" else _PERMITTED
+    is_late = no.code is RefusalCode.EXPIRED and effect.state is EffectState.EXPIRED
+    return _TOO_LATE_TO_ANSWER if is_late else ""
 
 
 def _demand_person(visit: Visit, effect: Effect | None) -> None:
@@ -259,7 +294,7 @@ def _opened(
     found.append(effect)
     over = refuse_answer(effect)
     if over is not None:
-        raise RefusedError(over.code, field=over.field)
+        raise RefusedError(over.code, field=over.field, say=_no_say(over, effect))
     house = visit.house
     pinned = open_binding(house, effect, bound_operation(house, effect))
 

@@ -75,7 +75,8 @@ def keys_list(visit: Visit) -> Answer:
         ring.notice()
         permits = _live_permits(visit.house)
         rows: list[dict[str, object]] = []
-        for key_id in ring.key_ids:
+        active = ring.active_key_id
+        for key_id in sorted(ring.key_ids, key=lambda one: (one != active, one)):  # the one that seals first
             state, since = ring.state(key_id), ring.since_ms(key_id)
             rows.append(
                 {

@@ -45,7 +45,7 @@ _FIRST_STEPS: Final = MappingProxyType(
             "issuer task open clean-up --subject alice --actor ap-bot --class deletion=5 --budget record=5",
             """echo '{"table": "leads", "record": 7}' | \\""",
             "    issuer request delete_record --task clean-up --actor ap-bot --payload -    # a person has to approve",
-            "issuer list --state awaiting_approval",
+            "issuer approvals",
         ),
         INVOICES: (
             (
@@ -55,7 +55,7 @@ _FIRST_STEPS: Final = MappingProxyType(
             "issuer task open ap-today --parent accounts-payable --budget EUR.cent=60000",
             """echo '{"vendor": "hetzner", "number": "R-118", "amount_cents": 14950}' | \\""",
             "    issuer request pay_invoice --task ap-today --actor ap-bot --payload -",
-            "    # prepare_again, and nothing is sent, until profile.toml has your service in place of bank.example",
+            "    # cannot_prepare, until profile.toml has your service in place of bank.example: then issuer activate",
         ),
     },
 )

@@ -202,6 +202,20 @@ def test_nobody_s_silence_is_no_yes(tmp_path: Path) -> None:
         assert office.issuer.wait(effect, for_ms=0).state == "expired"
 
 
+@pytest.mark.spec("APP-02", "PER-03")
+def test_nobody_reads_and_signs_what_is_over_already(tmp_path: Path) -> None:
+    hand = Hand()
+    with opened_office(tmp_path / "f0", clock=hand) as office:
+        effect = office.ask()
+        until = office.issuer._house.ledger.read(lambda view: view.effect(EffectId(effect))).expires_ms  # type: ignore[union-attr]
+        hand.at = until - 1
+        assert office.issuer.statement(effect).code == "found"
+        hand.at = until
+        no = office.issuer.statement(effect)
+        assert (no.code, no.state, "statement" in no.more) == ("expired", "expired", False)
+        assert no.say.startswith("Its time is over, and nothing was sent.")
+
+
 @pytest.mark.spec("PER-03", "APP-01")
 def test_a_permit_lives_as_its_class_says_from_the_yes_on_and_shows_every_cap(tmp_path: Path) -> None:
     hand = Hand()

@@ -1,6 +1,8 @@
-"""People's keys and signatures: made by the real `ssh-keygen`, and touch keys made of software.
+"""People's keys and signatures: made by the real `ssh-keygen` where there is one, and touch keys made of software.
 
-A software authenticator signs what PROTOCOL.u2f says a real one signs; the private key is drawn in the test.
+A software authenticator signs what PROTOCOL.u2f says a real one signs; the private key is drawn in the test. Where
+`ssh-keygen` is not on the machine, people's own keys are made and used by software too: Ed25519, in OpenSSH's own file
+format, signing as PROTOCOL.sshsig says. What is about `ssh-keygen` itself is marked `needs_ssh_keygen`, and skipped.
 """
 
 import base64
@@ -14,10 +16,19 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_ssh_private_key,
+)
 
 SSH_KEYGEN = shutil.which("ssh-keygen")
 needs_ssh_keygen = pytest.mark.skipif(SSH_KEYGEN is None, reason="ssh-keygen is not on this machine")
+
+COMMENT = "dana@example.org"
+"""What stands behind a key in its `.pub` file."""
 
 ED25519_TOUCH = "sk-ssh-ed25519@openssh.com"
 ECDSA_TOUCH = "sk-ecdsa-sha2-nistp256@openssh.com"
@@ -40,16 +51,43 @@ def keygen(*arguments: str, stdin: bytes = b"") -> str:
 
 def make_key(path: Path, kind: str = "ed25519", bits: int = 0) -> str:
     """Make a key pair without a passphrase at `path`, and return the line of its `.pub` file."""
+    if SSH_KEYGEN is None:
+        return software_key(path, kind)
     size = ["-b", str(bits)] if bits else []
-    keygen("-q", "-t", kind, *size, "-N", "", "-C", "dana@example.org", "-f", str(path))
+    keygen("-q", "-t", kind, *size, "-N", "", "-C", COMMENT, "-f", str(path))
     return Path(f"{path}.pub").read_text(encoding="utf-8")
 
 
 def sign(key: Path, message: bytes, namespace: str = "permit-issuer", hash_name: str = "sha512") -> str:
     """Sign as a person would, with the message on standard input."""
+    if SSH_KEYGEN is None:
+        return software_signature(key, message, namespace, hash_name)
     return keygen(
         "-Y", "sign", "-q", "-O", f"hashalg={hash_name}", "-n", namespace, "-f", str(key), stdin=message
     )
+
+
+def software_key(path: Path, kind: str) -> str:
+    """Do what `ssh-keygen` does for an Ed25519 key: a private file, and a `.pub` beside it."""
+    assert kind == "ed25519", f"only ssh-keygen makes keys of the kind {kind}"
+    private = ed25519.Ed25519PrivateKey.generate()
+    path.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    path.chmod(0o600)
+    public = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    line = f"{public} {COMMENT}\n"
+    Path(f"{path}.pub").write_text(line, encoding="utf-8")
+    return line
+
+
+def software_signature(key: Path, message: bytes, namespace: str, hash_name: str) -> str:
+    """Return what `ssh-keygen -Y sign` prints for an Ed25519 key without a passphrase."""
+    private = load_ssh_private_key(key.read_bytes(), None)
+    assert isinstance(private, ed25519.Ed25519PrivateKey)
+    named = string(b"ssh-ed25519")
+    public = named + string(private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))
+    where, by = namespace.encode(), hash_name.encode()
+    signature = named + string(private.sign(signed_data(message, where, by)))
+    return armor(signature_blob(public, signature, namespace=where, hash_name=by))
 
 
 def openssh_accepts(message: bytes, armored: str, folder: Path, namespace: str = "permit-issuer") -> bool:

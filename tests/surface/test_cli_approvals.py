@@ -14,6 +14,7 @@ from tests.support.approving import Office, opened_office, waiting
 from tests.support.cases import HOUSE, PATIENCE_S, PROGRAM, command, small_tree, state_of
 from tests.support.issuers import refund
 from tests.support.shell import environment
+from tests.support.ssh import needs_ssh_keygen
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,7 @@ def test_the_exact_bytes_are_printed_signed_elsewhere_and_handed_in(office: Offi
     assert (again.exit, again.answer["code"]) == (7, "nothing_to_change")
 
 
+@needs_ssh_keygen
 @pytest.mark.spec("APP-01", "APP-02")
 def test_a_key_signs_what_was_shown_for_each_effect_and_several_at_once(office: Office) -> None:
     effects = [ask(office, "first"), ask(office, "second")]
@@ -69,6 +71,7 @@ def test_a_key_signs_what_was_shown_for_each_effect_and_several_at_once(office: 
     assert b"cost_at_most: 9.00 USD (900 USD.cent)" in done.stderr
 
 
+@needs_ssh_keygen
 @pytest.mark.spec("APP-05", "SUR-03")
 def test_a_no_and_a_withdrawal(office: Office) -> None:
     first, second = ask(office, "no"), ask(office, "back")
@@ -94,6 +97,7 @@ def test_what_is_typed_wrong_is_told(words: tuple[str, ...], office: Office) -> 
     assert run(office, *words).returncode == 2
 
 
+@needs_ssh_keygen
 @pytest.mark.spec("APP-01", "APP-02")
 @pytest.mark.parametrize(("typed", "state"), [(b"no\n", "awaiting_approval"), (b"yes\n", "permitted")])
 def test_at_a_terminal_a_person_reads_and_types_yes(

@@ -9,6 +9,7 @@ import pytest
 from issuer.clock import now_ms
 from tests.support.callers import WITH_ROLES, Shop, opened_shop
 from tests.support.shell import Ran, issuer_here
+from tests.support.ssh import needs_ssh_keygen
 
 PAYLOAD = b'{"order": "o-1", "amount": 100}'
 ASK = ("request", "refund", "--task", "t1", "--actor", "agent-7", "--payload", "-")
@@ -60,6 +61,7 @@ def test_a_program_calls_with_its_token_from_a_file_or_by_the_variable(
     assert ran(shop, "list").code == "malformed"
 
 
+@needs_ssh_keygen
 @pytest.mark.spec("APP-01", "SEC-02", "SUR-01")
 def test_an_act_is_signed_at_once_or_in_two_steps(shop: Shop) -> None:
     elsewhere = shop.made.folder.parent

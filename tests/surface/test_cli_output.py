@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 
 from issuer.amounts import amount_text
+from issuer.answering import refusal_say
+from issuer.sealing.ssh_signature import SignatureFault
 from issuer.surfaces.cli.output import plain_text, render
 from issuer.surfaces.cli.reference import reference_page
 from issuer.wire import Answer
+from issuer.wire.codes import CODES
+from ledger.refusals import Refusal, RefusalCode
 from tests.support.issuers import Made, standard_issuer
 from tests.support.shell import HOUSE, PROCESS_S, environment, issuer_here, issuer_process
 
@@ -23,6 +27,27 @@ CLI_PAGE = HOUSE / "docs" / "reference" / "cli.md"
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """One issuer for every test that only looks."""
     return standard_issuer(tmp_path_factory.mktemp("output") / "f0", port=9)
+
+
+@pytest.mark.spec("ADM-05", "SUR-03")
+def test_what_a_revocation_voids_is_named_a_line_each() -> None:
+    effects = ["eff_" + "0" * 32, "eff_" + "1" * 32]
+    more = {"stop": "operation:pay", "voided": 2, "effects": effects, "too_late": [], "too_late_count": 0}
+    told = render(Answer(issuer="f0", code="revoked_now", mode="ordinary", more=more))
+    assert told.splitlines()[1:-1] == [
+        "  stop: operation:pay",
+        "  voided: 2",
+        *(f"  void: {effect}" for effect in effects),
+    ]
+
+
+@pytest.mark.spec("APP-01", "SUR-03")
+@pytest.mark.parametrize("reason", [*SignatureFault, "arguments", "command", "expired", "replayed"])
+def test_whoever_signed_wrongly_is_told_what_to_do(reason: str) -> None:
+    no = Refusal(code=RefusalCode.SIGNATURE_REFUSED, field=str(reason))
+    said = refusal_say(no)
+    assert said.endswith(". Nothing was done.")
+    assert not said.startswith(CODES["signature_refused"].say.partition(";")[0])
 
 
 @pytest.mark.spec("SUR-03")

@@ -25,6 +25,8 @@ from tests.support.ssh import (
     sign,
     signature_blob,
     signed_data,
+    software_key,
+    software_signature,
     string,
     touch_key,
     unarmor,
@@ -102,6 +104,18 @@ def test_a_touch_keys_signature_is_its_keys(tmp_path: Path, algorithm: str, flag
     assert signer_of(MESSAGE, armored, [key]) == key
     (tmp_path / "key.pub").write_text(touch.line, encoding="ascii")
     assert key.fingerprint in keygen("-l", "-f", str(tmp_path / "key.pub")).split()
+
+
+@needs_ssh_keygen
+@pytest.mark.spec("APP-01")
+def test_software_stands_in_for_ssh_keygen_where_there_is_none(tmp_path: Path) -> None:
+    place = tmp_path / "key"
+    (key,) = read_public_keys(software_key(place, "ed25519"))
+    by_software = software_signature(place, MESSAGE, "permit-issuer", "sha512")
+    assert openssh_accepts(MESSAGE, by_software, tmp_path)
+    # Ed25519 is deterministic: the same key says the same, whoever turns it.
+    assert sign(place, MESSAGE) == by_software
+    assert signer_of(MESSAGE, by_software, [key]) == key
 
 
 @pytest.mark.spec("APP-01", "SEC-02")

@@ -55,17 +55,23 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value is not None]
 
 
+_TOLD_ELSEWHERE: Final = {"timeline", "stats", "blocked", "revisions", "changes", "too_late_count"}
+"""What stands in lines for people, or in the sentence, already."""
+
+
 def _more_lines(answer: Answer) -> list[str]:
     lines: list[str] = []
     for name, value in answer.more.items():
         if name == "lines" and isinstance(value, list):
             lines += [plain_text(str(line)) for line in value]
-        elif name in {"timeline", "stats", "blocked"}:  # told in lines, or in the sentence
+        elif name in _TOLD_ELSEWHERE:
             continue
         elif name == "attempt" and isinstance(value, dict):
             lines.append(plain_text(f"  attempt: {value['kind']}, {value['seen']} ({value['reason']})"))
         elif name in _ROWS and isinstance(value, list):
             lines += [line for row in value for line in _ROWS[name](row)]
+        elif name == "effects" and isinstance(value, list) and answer.code == "revoked_now":
+            lines += [f"  void: {plain_text(str(effect))}" for effect in value]
         elif name in _LISTS and isinstance(value, list):
             lines += [line for row in value for line in _LISTS[name](row)] or ["  none"]
         elif name == "task" and isinstance(value, dict):

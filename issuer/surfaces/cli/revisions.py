@@ -23,7 +23,7 @@ def activate(settings: Settings, revision: str | None) -> None:
 
         return put_in_force(profile, revision)
 
-    run_with_profile(settings, run)
+    run_with_profile(settings, run, goes_on=" Nothing was changed: what is in force goes on.")
 
 
 @click.command()

@@ -22,8 +22,11 @@ def trouble(code: str, message: str, *, as_json: bool) -> int:
     return int(show_trouble(code, message, as_json=as_json))
 
 
-def explained(run: Callable[[], int], *, as_json: bool) -> int:
-    """Run, and tell every fault of setting up in one sentence; with a foreign room on the path nothing runs."""
+def explained(run: Callable[[], int], *, as_json: bool, goes_on: str = "") -> int:
+    """Run, and tell every fault of setting up in one sentence; with a foreign room on the path nothing runs.
+
+    `goes_on` is said after what cannot be used: what serves in spite of it.
+    """
     from issuer.rooms import FOREIGN_NEXT, foreign_rooms, foreign_sentence
 
     foreign = foreign_rooms()
@@ -38,9 +41,9 @@ def explained(run: Callable[[], int], *, as_json: bool) -> int:
     try:
         return run()
     except ProfileRefused as fault:
-        return trouble("malformed", f"The profile cannot be used.\n{fault}", as_json=as_json)
+        return trouble("malformed", f"The profile cannot be used.{goes_on}\n{fault}", as_json=as_json)
     except BundleRefused as fault:
-        return trouble("malformed", f"The policies cannot be used.\n{fault}", as_json=as_json)
+        return trouble("malformed", f"The policies cannot be used.{goes_on}\n{fault}", as_json=as_json)
     except SetupError as fault:
         code = "unsupported" if fault.reason in {"strict", "sinks_changed"} else "malformed"
         return trouble(code, fault.message, as_json=as_json)
@@ -56,7 +59,7 @@ def explained(run: Callable[[], int], *, as_json: bool) -> int:
         return trouble("fault", say, as_json=as_json)
 
 
-def run_with_profile(settings: Settings, run: "Callable[[Path], Answer]") -> None:
+def run_with_profile(settings: Settings, run: "Callable[[Path], Answer]", *, goes_on: str = "") -> None:
     """Run one command on the profile in force that opens no issuer, show its answer and exit with its code."""
 
     def ran() -> int:
@@ -69,7 +72,7 @@ def run_with_profile(settings: Settings, run: "Callable[[Path], Answer]") -> Non
         show(answer, as_json=settings.as_json)
         return int(answer.exit)
 
-    sys.exit(explained(ran, as_json=settings.as_json) or int(Exit.DONE))
+    sys.exit(explained(ran, as_json=settings.as_json, goes_on=goes_on) or int(Exit.DONE))
 
 
 def _no_profile(settings: Settings) -> int:

@@ -3,8 +3,9 @@
 Rules: APP-01 (an admitted approver with a registered key), APP-03 (duties are separated by the core in every mode, and
 no policy overrides that; different people for different places), POL-05 (`approve` is asked again for every counted
 approver), SEC-03 (a revoked key counts for nothing). In order, for one person:
-  1. declared, with the role `approver`, not stopped, nor revoked since the effect was prepared   2. neither the subject, nor who the actor answers to, nor who
-  asked   3. the key that signed still is this person's, and not revoked   4. the signature still opens the statement
+  1. declared, with the role `approver`, not stopped, nor revoked since the effect was prepared
+  2. neither the subject, nor who the actor answers to, nor who asked
+  3. the key that signed still is this person's, and not revoked   4. the signature still opens the statement
   5. a member of a group that is asked   6. the policy `approve` says yes, for that group.
 It reads and writes nothing else. Next: `issuer.flow.approve` and `issuer.flow.admit`.
 """

@@ -77,7 +77,7 @@ class Terms:
     """What a test knows of one revision of the owner's files.
 
     Attributes:
-        automatic, asking: up to which cost a policy issues, or asks people, by operation; nothing for what is not named.
+        automatic, asking: up to which cost a policy issues, or asks people, by operation; what is not named is denied.
         quorum: how many people of each group are asked then.
         answers_to: each actor's responsible person.
         groups: the groups of each person with the role of an approver.
@@ -278,25 +278,24 @@ class Oracle:
         effect = self.effects[effect_id]
         if any(span[name] != effect.span[name] for name in ("task.id", "actor", "subject", "operation")):
             self._wrong(span, "it tells of another effect than was prepared")
-        match span.name:
-            case "effect.awaiting_approval":
-                self._awaiting(span, effect)
-            case "effect.approved":
-                self._approved(span, effect)
-            case "effect.permitted":
-                self._permitted(span, effect)
-            case "effect.admitted":
-                self._admitted(span, effect)
-            case "effect.revoked_late":
-                if effect.state not in {"admitted", "unknown"}:
-                    self._wrong(span, f"revoked late, and it is {effect.state}")
-                effect.revoked_late = True
-            case name if name in ENDS:
-                self._over(span, effect)
-            case name if name in OUTCOMES:
-                self._ended(span, effect)
-            case _:
-                self._wrong(span, "it cannot be judged here")
+        handlers = {
+            "effect.awaiting_approval": self._awaiting,
+            "effect.approved": self._approved,
+            "effect.permitted": self._permitted,
+            "effect.admitted": self._admitted,
+            "effect.revoked_late": self._revoked_late,
+            **dict.fromkeys(ENDS, self._over),
+            **dict.fromkeys(OUTCOMES, self._ended),
+        }
+        handlers.get(span.name, self._unknown)(span, effect)
+
+    def _unknown(self, span: Span, _effect: Wanted) -> None:
+        self._wrong(span, "it cannot be judged here")
+
+    def _revoked_late(self, span: Span, effect: Wanted) -> None:
+        if effect.state not in {"admitted", "unknown"}:
+            self._wrong(span, f"revoked late, and it is {effect.state}")
+        effect.revoked_late = True
 
     def _demand_named(self, span: Span, effect: Wanted) -> None:
         """Hold an effect to what its task names: whom, for whom, and what (BUD-01, BUD-06)."""
@@ -325,7 +324,7 @@ class Oracle:
         if span["statement.digest"] != effect.statement:
             self._wrong(span, "a yes to another statement")
         effect.said_yes[person] = key
-        if person not in self._counting(effect):
+        if not self._counting(effect).get(person, frozenset()) & self._asked(effect).keys():
             self._wrong(span, "a yes that does not count")
         against = self._against(effect, span.at_ms)
         if against or not (terms.asks(effect.span) or terms.issues(effect.span)):
@@ -345,16 +344,15 @@ class Oracle:
             and not self._is_stopped(f"person:{person}", effect)
         }
 
-    def _is_quorum(self, effect: Wanted) -> bool:
-        """Try every way to seat the people: slow, plain, and not the product's way.
-
-        What was asked at first and what the policies of now ask both have to be there.
-        """
+    def _asked(self, effect: Wanted) -> dict[str, int]:
+        """Return who has to be there: whom was asked at first, and whom the policies of now ask."""
         terms = self.terms(self.revision)
         now = terms.quorum if terms.asks(effect.span) else {}
-        wanted = {
-            group: max(effect.asked.get(group, 0), now.get(group, 0)) for group in {*effect.asked, *now}
-        }
+        return {group: max(effect.asked.get(group, 0), now.get(group, 0)) for group in {*effect.asked, *now}}
+
+    def _is_quorum(self, effect: Wanted) -> bool:
+        """Try every way to seat the people: slow, plain, and not the product's way."""
+        wanted = self._asked(effect)
         places = [group for group, count in wanted.items() for _ in range(count)]
         people = self._counting(effect)
 

@@ -7,7 +7,6 @@ thaw, a host's, ends before an admission, slots, a grant, and a revocation that 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -176,7 +175,11 @@ def of_task(name: str, task: str, effect: str, span: str = ADMITTED, **said: Any
 
 
 def opened(trail: Trail, task: str) -> int:
-    return trail.place("task.opened", **{"task.name": task})
+    return next(
+        number
+        for number, span in enumerate(trail.spans)
+        if span.name == "task.opened" and span["task.name"] == task
+    )
 
 
 def at_opening(task: str, **said: Any) -> Doctor:
@@ -381,7 +384,7 @@ def test_each_doctored_copy_is_unlawful(real: Real, name: str) -> None:
     trail, ground, _sent = real
     doctor, why = DOCTORED[name]
     revisions = World.read(ground.world).revisions
-    known = ground.terms | {f"variant {place}": ground.terms[one] for place, one in enumerate(revisions)}
+    known = {**ground.terms} | {f"variant {place}": ground.terms[one] for place, one in enumerate(revisions)}
     fresh = doctor(trail)
     assert fresh.spans != trail.spans
     oracle = Oracle(terms=known.__getitem__).walk(fresh.spans)
@@ -438,7 +441,7 @@ def test_a_winner_that_looks_when_it_is_over_must_not_send(real: Real, instant: 
 def test_what_the_world_saw_is_held_against_the_trail(real: Real) -> None:
     trail, ground, sent = real
     given = {trail.effects["late"]: 1}
-    not_sent = {"evidence__class": "not_sent", "reason": "revoked", "charged": None}
+    not_sent: dict[str, Any] = {"evidence__class": "not_sent", "reason": "revoked", "charged": None}
     place = trail.place("effect.succeeded", "auto")
     back = judged(trail.edited(place, **not_sent).renamed(place, "effect.no_effect"), ground)
     assert back.wrongs == []

@@ -23,6 +23,7 @@ from issuer.flow.approvers import (
     counted,
     groups_of,
     is_key_good,
+    is_revoked_for,
     is_stopped,
     refuse_person,
 )
@@ -196,6 +197,8 @@ def _refuse_signer(house: House, effect: Effect, locked: Locked, signed: Signed)
     why = refuse_person(house, effect, person)
     if why is None and is_stopped(view, person):
         why = "suspended"
+    if why is None and signed.declining is None and is_revoked_for(view, effect, person):
+        why = "revoked"
     if why is None and not is_key_good(house, view, person, signed.key):
         why = "key"
     if why is not None:

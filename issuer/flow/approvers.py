@@ -3,8 +3,9 @@
 Rules: APP-01 (an admitted approver with a registered key), APP-03 (duties are separated by the core in every mode, and
 no policy overrides that; different people for different places), POL-05 (`approve` is asked again for every counted
 approver), SEC-03 (a revoked key counts for nothing). In order, for one person:
-  1. declared, with the role `approver`, and not stopped   2. neither the subject, nor who the actor answers to, nor who
-  asked   3. the key that signed still is this person's, and not revoked   4. the signature still opens the statement
+  1. declared, with the role `approver`, not stopped, nor revoked since the effect was prepared
+  2. neither the subject, nor who the actor answers to, nor who asked
+  3. the key that signed still is this person's, and not revoked   4. the signature still opens the statement
   5. a member of a group that is asked   6. the policy `approve` says yes, for that group.
 It reads and writes nothing else. Next: `issuer.flow.approve` and `issuer.flow.admit`.
 """
@@ -79,6 +80,15 @@ def is_stopped(view: View, name: str) -> bool:
     return ruling is not None and ruling.value != Stop.OPEN
 
 
+def is_revoked_for(view: View, effect: Effect, name: str) -> bool:
+    """Say whether a person was revoked since an effect was prepared: no thaw lets a yes of theirs carry it (1).
+
+    Admission would find it void (`issuer.flow.stops`); a permit that is void from the start is not given.
+    """
+    ruling = view.ruling(RulingKind.STOP, stop_name(StopKind.PERSON, name))
+    return ruling is not None and effect.prepared_ms <= ruling.voids_until_ms
+
+
 def is_key_good(house: House, view: View, name: str, fingerprint: str) -> bool:
     """Say whether a key is registered to a person, and not revoked (3); the one word about a key is that it is."""
     keys = registered_keys(house).get(name, ())
@@ -136,6 +146,8 @@ def counted(
     for approval in given:
         name = approval.person
         if refuse_person(house, effect, name) is not None or is_stopped(locked.view, name):
+            continue
+        if is_revoked_for(locked.view, effect, name):
             continue
         if not is_key_good(house, locked.view, name, approval.key) or not _still_signed(
             house, statement, approval

@@ -21,7 +21,7 @@ from tests.support.forgeries import SIGNATURES, WORDS
 from tests.support.forgeries_of_others import FILES, NAMES
 from tests.support.forgeries_of_the_lost import LOST
 from tests.support.forging import CHANGES, TWO, Scene
-from tests.support.lawful import Oracle, Span, spans_of
+from tests.support.lawful import Oracle, Terms, spans_of
 from tests.support.service import answer
 from tests.support.ssh import make_key
 
@@ -32,7 +32,7 @@ NEVER = frozenset({"permitted", "admitted", "succeeded", "failed", "no_effect", 
 
 
 GROUPS = {
-    **dict.fromkeys(("ops", "boss", "bob", "dan", "mallory"), frozenset({"finance"})),
+    **dict.fromkeys(("ops", "boss", "bob", "dan"), frozenset({"finance"})),
     **dict.fromkeys(("u-ana", "carol"), frozenset({"finance", "stewards"})),
     "erin": frozenset({"stewards"}),
 }
@@ -78,7 +78,7 @@ def test_no_forged_authority_permits_or_sends(scene: Scene, name: str) -> None:
     if name in SIGNATURES:
         _assert_on_record(scene, code)
     with scene.made.open(clock=scene.clock, reading=True) as looking:
-        _assert_lawful(looking, scene)
+        _assert_lawful(looking, scene, asked=2 if "twice" in name else 1)
 
 
 def test_one_person_is_not_two_however_often_the_signature_is_handed_in_twice(scene: Scene) -> None:
@@ -95,21 +95,27 @@ def _assert_on_record(scene: Scene, code: str) -> None:
     assert EffectId(str(last.effect)) == scene.effect
 
 
-def _assert_lawful(issuer: Issuer, scene: Scene) -> None:
+def _assert_lawful(issuer: Issuer, scene: Scene, *, asked: int) -> None:
     """Let the oracle judge the trail; nothing in it was admitted."""
     spans = spans_of(issuer)
-    oracle = Oracle(
-        tiers=_tiers, answers_to={"agent-7": "boss", "agent-8": "boss"}, groups=GROUPS, hosts=frozenset()
-    )
+    oracle = Oracle(terms=lambda _revision: _terms(scene, asked))
     oracle.walk(spans)
     about = [wrong for wrong in oracle.wrongs if scene.effect in wrong]
     assert oracle.admitted == 0
     assert about == []
 
 
-def _tiers(_revision: str, _effect: Span) -> frozenset[str]:
+def _terms(scene: Scene, asked: int) -> Terms:
     """What the policies gave when a permit was issued; nothing is admitted here, so later ones do not count."""
-    return frozenset({"approval"})
+    house = scene.office.issuer._house
+    return Terms(
+        automatic={"refund": 500, "publish": 1},
+        asking={"refund": 100_000},
+        quorum={"finance": asked},
+        answers_to={"agent-7": "boss", "agent-8": "boss"},
+        groups=GROUPS,
+        keys={name: frozenset(key.fingerprint for key in of) for name, of in house.profile.keys.items()},
+    )
 
 
 def test_nothing_but_the_real_thing_is_permitted(scene: Scene) -> None:

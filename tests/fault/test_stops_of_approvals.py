@@ -120,3 +120,21 @@ def test_a_revoked_key_approves_nothing_more_and_the_span_names_it(office: Offic
     refused = office.approve(other, "bob")
     assert (refused.code, refused.more["field"]) == ("forbidden", "key")
     assert office.approve(other, "carol").code == "permitted"
+
+
+def test_whoever_was_revoked_and_thawed_says_no_yes_to_what_was_asked_before(office: Office) -> None:
+    """Admission would find it void, so that nobody gets a permit that is void from the start."""
+    before = office.ask()
+    assert office.issuer.revoke("person", "bob").code == "revoked_now"
+    assert office.issuer.thaw("person", "bob").code == "resumed"
+    no = office.approve(before, "bob")
+    assert (no.code, no.more["field"], state_of(office.issuer, before)) == (
+        "forbidden",
+        "revoked",
+        "awaiting_approval",
+    )
+    assert office.decline(before, "bob").code == "declined_now"
+    after = office.ask(order="o-2")
+    assert office.approve(after, "bob").code == "permitted"
+    office.service.then(answer(201))
+    assert office.issuer.commit(after).code == "succeeded"

@@ -1,0 +1,532 @@
+"""Several processes that ask, answer, stop, thaw, activate and send at random, while some of them are killed.
+
+Run as `python -m tests.support.interleaving WORLD WORKERS ACTS SECONDS SEED`: WORLD is the file that
+`tests.support.interleaved` writes. It ends after so many acts once every code in `WANTED` was heard, or after so many
+seconds, and prints one JSON line. Every worker tells what it was answered on one pipe, in lines that the kernel keeps
+whole and that outlive their writer; the parent never opens a ledger. A worker that ends by itself is a fault.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from issuer import Issuer
+from issuer.clock import now_ms
+from issuer.commands.freezing import stopped_names
+from issuer.wire import Answer
+from ledger.errors import LedgerUnavailable
+from ledger.model import InstantMs, TaskState
+from tests.support.polling import readable
+from tests.support.ssh import armor, signature_blob, signed_data, string
+
+WANTED: Final = frozenset(
+    {
+        *(
+            "permitted",
+            "awaiting_approval",
+            "approved",
+            "declined_now",
+            "withdrawn_now",
+            "expired",
+            "revoked_now",
+        ),
+        *("revoked", "suspended", "suspended_now", "resumed", "too_late", "denied", "budget_exceeded"),
+        *("succeeded", "activated", "forbidden", "task_frozen", "held_back"),
+    }
+)
+"""What has to be answered at least once; `held_back` is an admission that its winner took back after a second look."""
+
+STOPS: Final = (
+    *(("all", None), ("class", "refund"), ("operation", "refund"), ("operation", "publish")),
+    *(("person", "u-ana"), ("person", "boss"), ("person", "bob"), ("person", "carol"), ("host", "till")),
+    *(("actor", "agent-7"), ("actor", "agent-8"), ("actor", "agent-7"), ("person", "bob"), ("person", "dan")),
+)
+TASKS: Final = ("org", "t1", "t1", "t1.a", "t1.b", "t1.c", "t1.c", "t1.s", "t1.k", "t1.k")
+"""Where things are asked for; `t1.k` stands for a child that comes and goes, see `passing_task`."""
+PEOPLE: Final = ("bob", "carol", "dan", "bob", "carol", "dan", "erin", "ops", "boss", "u-ana", "mallory")
+AUTOMATIC, WAITING = (10, 50), (60, 90)
+"""Costs that every revision issues by itself, and those that some ask people about."""
+
+PAUSE_S: Final = 0.08
+"""A winner pauses at most so long before its second look: long enough for others to stop it, short for a test."""
+
+RECENT: Final = 10
+LINES_BETWEEN_KILLS: Final = (60, 240)
+SILENCE_S: Final = 0.2
+
+OVER: Final = frozenset(
+    {"denied", "declined", "withdrawn", "expired", "revoked", "succeeded", "failed", "no_effect", "unknown"}
+)
+"""What a worker has seen to be over it leaves alone; others still meet it."""
+
+PASSING_S: Final = 2
+"""Every so many seconds another child of `t1` is meant, for all workers alike."""
+
+Tell = Callable[..., None]
+
+
+def passing_task() -> str:
+    """Return the name of the child that is meant now."""
+    return f"t1.k{int(time.time()) // PASSING_S}"
+
+
+@dataclass(frozen=True)
+class SoftKey:
+    """A person's key that signs in this process, as `ssh-keygen` would with an Ed25519 key."""
+
+    private: Ed25519PrivateKey
+
+    @property
+    def blob(self) -> bytes:
+        raw = self.private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        return string(b"ssh-ed25519") + string(raw)
+
+    @property
+    def line(self) -> str:
+        return f"ssh-ed25519 {base64.b64encode(self.blob).decode()} someone@example.org\n"
+
+    @property
+    def fingerprint(self) -> str:
+        digest = base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip("=")
+        return f"SHA256:{digest}"
+
+    @property
+    def secret(self) -> str:
+        """The private key in hex, for a file of the test."""
+        return self.private.private_bytes_raw().hex()
+
+    def sign(self, message: bytes) -> str:
+        """Return an armored signature of `message`."""
+        signature = string(b"ssh-ed25519") + string(self.private.sign(signed_data(message)))
+        return armor(signature_blob(self.blob, signature))
+
+
+def soft_key(secret: str = "") -> SoftKey:
+    """Return the key of a secret in hex, or a new one."""
+    raw = bytes.fromhex(secret)
+    return SoftKey(Ed25519PrivateKey.from_private_bytes(raw) if raw else Ed25519PrivateKey.generate())
+
+
+@dataclass(kw_only=True)
+class World:
+    """What all workers share: the profile, the digests of the prepared revisions, and everybody's keys."""
+
+    profile: Path
+    revisions: Sequence[str]
+    keys: dict[str, list[SoftKey]]
+
+    @property
+    def effects(self) -> Path:
+        """The file to which every worker adds what it asked for."""
+        return self.profile.parent / "asked.txt"
+
+    @property
+    def token(self) -> Path:
+        """The file with the host's credential."""
+        return self.profile.parent / "till.token"
+
+    @staticmethod
+    def read(path: Path) -> "World":
+        """Read what `tests.support.interleaved` wrote."""
+        said = json.loads(path.read_text(encoding="utf-8"))
+        keys = {person: [soft_key(one) for one in secrets] for person, secrets in said["keys"].items()}
+        return World(profile=Path(said["profile"]), revisions=said["revisions"], keys=keys)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One line of the file of effects."""
+
+    effect: str
+    operation: str
+    by_host: bool
+    waits: bool
+
+
+class Worker:
+    """One process with an issuer of its own."""
+
+    def __init__(self, world: World, rng: random.Random, tell: Tell) -> None:
+        self.world = world
+        self.rng = rng
+        self.tell = tell
+        self.sending = ""
+        self.over: set[str] = set()
+        self.debts: list[tuple[int, Callable[[], Answer]]] = []
+        """What it owes after so many acts more: thaws, so that the world goes on."""
+        self.issuer = Issuer.open(world.profile, observe=self.observe)
+
+    def work(self) -> None:
+        """Act until killed."""
+        acts: Sequence[tuple[int, Callable[[], Answer | None]]] = (
+            *((22, self.ask), (24, self.approve), (24, self.commit), (2, self.decline), (2, self.withdraw)),
+            *(
+                (3, self.stop),
+                (2, self.revoke_effect),
+                (4, self.revoke_late),
+                (2, self.thaw),
+                (1, self.new_token),
+            ),
+            *(
+                (2, self.freeze_task),
+                (4, self.change_task),
+                (2, self.money),
+                (4, self.activate),
+                (2, self.look),
+            ),
+        )
+        weights = [weight for weight, _act in acts]
+        for act in self.rng.choices([act for _weight, act in acts], weights, k=sys.maxsize and 100_000):
+            self.do(act)
+            due, self.debts = (
+                [owed for left, owed in self.debts if left <= 0],
+                [(left - 1, owed) for left, owed in self.debts if left > 0],
+            )
+            for owed in due:
+                self.do(owed)
+
+    def do(self, act: Callable[[], Answer | None]) -> None:
+        """Do one thing and tell what it was answered."""
+        answer = act()
+        if answer is not None:
+            self.tell("act", getattr(act, "__name__", "owed"), answer.code)
+            if answer.effect is not None and answer.state in OVER:
+                self.over.add(answer.effect)
+
+    def observe(self, step: str) -> None:
+        """Before the second look of a commit: wait a little, and tell how long the trail is by then (ADM-05)."""
+        if step != "admission_acknowledged" or not self.sending:
+            return
+        if self.rng.random() < 0.6:
+            time.sleep(self.rng.uniform(0, PAUSE_S))
+        at_ms = now_ms()
+        head = self.issuer._house.ledger.read(lambda view: view.head())
+        self.tell("look", self.sending, head.sequence, at_ms)
+
+    # -- effects
+
+    def recent(self, *, waits: bool = False) -> Asked | None:
+        """Return one of the latest effects of anybody."""
+        if not self.world.effects.exists():
+            return None
+        lines = self.world.effects.read_text(encoding="utf-8").splitlines()[-RECENT * 2 :]
+        rows = [line.split() for line in lines]
+        found = [
+            Asked(effect=row[0], operation=row[1], by_host=row[2] == "host", waits=row[3] == "waits")
+            for row in rows
+            if len(row) == 4 and row[0] not in self.over and (not waits or row[3] == "waits")
+        ]
+        return self.rng.choice(found[-RECENT:]) if found else None
+
+    def handle(self, *, by_host: bool) -> Issuer:
+        """Return the issuer as whoever asked for an effect has it."""
+        if not by_host:
+            return self.issuer
+        return self.issuer.as_caller(token=self.world.token.read_text(encoding="utf-8"))
+
+    def ask(self) -> Answer | None:
+        """Ask for something, of any kind."""
+        rng = self.rng
+        by_host, held = rng.random() < 0.12, rng.random() < 0.05
+        issuer = self.handle(by_host=by_host)
+        actor = "agent-7" if by_host or rng.random() < 0.7 else "agent-8"
+        task, number = self._task(), rng.getrandbits(40)
+        operation, waits = "refund", rng.random() < 0.65
+        payload: dict[str, object] = {
+            "order": f"o-{number}",
+            "amount": rng.randint(*(WAITING if waits else AUTOMATIC)),
+        }
+        if rng.random() < 0.15:
+            operation, waits, payload = "publish", False, {"name": f"r-{number}"}
+        answer = issuer.request(operation, payload, task=task, actor=actor, hold=held)
+        if answer.effect is None:
+            return answer
+        line = f"{answer.effect} {operation} {'host' if by_host else 'ops'} {'waits' if waits else 'goes'}\n"
+        with self.world.effects.open("a", encoding="utf-8") as file:
+            file.write(line)
+        effect = str(answer.effect)
+        if held:
+            self.debts.append((2, lambda: issuer.request_held(effect)))
+        elif answer.code == "permitted" and operation == "refund":
+            self.debts.append((rng.randint(0, 4), lambda: self.send(issuer, effect)))
+        return answer
+
+    def _task(self) -> str:
+        name = self.rng.choice(TASKS)
+        return passing_task() if name == "t1.k" else name
+
+    def _signed(self, person: str, shown: Answer) -> str | None:
+        statement = shown.more.get("statement")
+        return (
+            None
+            if statement is None
+            else self.rng.choice(self.world.keys[person]).sign(str(statement).encode())
+        )
+
+    def approve(self) -> Answer | None:
+        """Say yes as somebody."""
+        asked = self.recent(waits=True)
+        if asked is None:
+            return None
+        shown = self.issuer.statement(asked.effect)
+        signature = self._signed(self.rng.choice(PEOPLE), shown)
+        if signature is None:
+            return shown
+        answer, effect = self.issuer.approve(asked.effect, signature), asked.effect
+        if answer.code == "permitted":
+            issuer = self.handle(by_host=asked.by_host)
+            self.debts.append((self.rng.randint(0, 6), lambda: self.send(issuer, effect)))
+        return answer
+
+    def decline(self) -> Answer | None:
+        """Say no as somebody."""
+        asked = self.recent(waits=True)
+        if asked is None:
+            return None
+        shown = self.issuer.statement(asked.effect, decline="not_agreed")
+        signature = self._signed(self.rng.choice(PEOPLE), shown)
+        if signature is None:
+            return shown
+        return self.issuer.decline(asked.effect, signature, reason="not_agreed")
+
+    def withdraw(self) -> Answer | None:
+        """Take something back."""
+        asked = self.recent()
+        return None if asked is None else self.handle(by_host=asked.by_host).withdraw(asked.effect)
+
+    def commit(self) -> Answer | None:
+        """Send something; of what hosts send, take the claim and sometimes report."""
+        asked = self.recent()
+        if asked is None:
+            return None
+        issuer = self.handle(by_host=asked.by_host)
+        if asked.operation == "publish":
+            answer = issuer.admit(asked.effect)
+            if answer.code != "admitted":
+                return answer
+            self.tell("given", asked.effect)
+            self.tell("act", "admit", answer.code)
+            if self.rng.random() < 0.2:
+                return None
+            succeeded = self.rng.random() < 0.9
+            return issuer.report(asked.effect, str(answer.more["claim"]), succeeded=succeeded)
+        return self.send(issuer, asked.effect)
+
+    def send(self, issuer: Issuer, effect: str) -> Answer:
+        """Commit an effect."""
+        self.sending = effect
+        answer = issuer.commit(effect)
+        self.sending = ""
+        if answer.state == "no_effect" and answer.code in {"prepare_again", "revoked"}:
+            self.tell("act", "commit", "held_back")
+        return answer
+
+    # -- stops
+
+    def stop(self) -> Answer:
+        """Freeze or revoke a name, and owe its thaw."""
+        kind, name = self.rng.choice(STOPS)
+        self.debts.append((self.rng.randint(0, 3), lambda: self.issuer.thaw(kind, name)))
+        roll = self.rng.random()
+        if roll < 0.25:
+            return self.issuer.revoke(kind, name)
+        if kind in {"person", "actor"} and roll < 0.6:
+            return self.issuer.suspend(kind, str(name))
+        return self.issuer.freeze(kind, name)
+
+    def thaw(self) -> Answer | None:
+        """Thaw something that is stopped, whoever stopped it."""
+        names = self.issuer._house.ledger.read(stopped_names)
+        if not names:
+            return None
+        kind, _colon, name = self.rng.choice(names).partition(":")
+        return self.issuer.thaw(kind, name or None)
+
+    def revoke_effect(self) -> Answer | None:
+        """Revoke one effect, one person's yes to it, a key, or a task with all below it."""
+        asked, roll = self.recent(waits=self.rng.random() < 0.5), self.rng.random()
+        if roll < 0.1:
+            person = self.rng.choice(("bob", "carol", "dan"))
+            keys = self.world.keys[person]
+            return self.issuer.revoke("key", self.rng.choice(keys[1:]).fingerprint)
+        if roll < 0.2:
+            return self.issuer.revoke("task", passing_task())
+        if asked is None:
+            return None
+        if roll < 0.45:
+            return self.issuer.revoke("approval", asked.effect, self.rng.choice(PEOPLE[:3]))
+        return self.issuer.revoke("effect", asked.effect)
+
+    def revoke_late(self) -> Answer | None:
+        """Revoke an effect that somebody sends just now, if there is one."""
+        open_ones = self.issuer._house.ledger.read(lambda view: view.claims_open())
+        claims = [claim for claim in open_ones if claim.instance]
+        return self.issuer.revoke("effect", self.rng.choice(claims).effect_id) if claims else None
+
+    def new_token(self) -> Answer:
+        """Give the host a new credential."""
+        answer = self.issuer.host_token("till")
+        if answer.code == "credential_issued":
+            fresh = self.world.token.with_suffix(f".{os.getpid()}")
+            fresh.write_text(str(answer.more["token"]), encoding="utf-8")
+            fresh.replace(self.world.token)
+        return answer
+
+    # -- tasks, money, revisions
+
+    def freeze_task(self) -> Answer:
+        """Freeze a task, and owe its thaw."""
+        name = self._task()
+        self.debts.append((self.rng.randint(0, 3), lambda: self.issuer.task_thaw(name)))
+        return self.issuer.task_freeze(name)
+
+    def change_task(self) -> Answer:
+        """Close or open a child that comes and goes."""
+        name = passing_task()
+        if self.rng.random() < 0.15:
+            return self.issuer.task_close(name)
+        frozen = [
+            one.name
+            for one in self.issuer._house.ledger.read(lambda view: view.tasks())
+            if one.state is TaskState.FROZEN
+        ]
+        if frozen and self.rng.random() < 0.4:
+            return self.issuer.task_thaw(self.rng.choice(frozen))
+        until = InstantMs(now_ms() + self.rng.randint(500, 4000))
+        return self.issuer.task_open(
+            name, parent="t1", budget={"USD.cent": "inherit"}, actors=["agent-7", "agent-8"], expires_ms=until
+        )
+
+    def money(self) -> Answer:
+        """Grant or lower a ceiling."""
+        name = self.rng.choice(("t1", "t1.a", "t1.c", "t1.c"))
+        if self.rng.random() < (0.8 if name == "t1" else 0.4):
+            return self.issuer.task_grant(name, budget={"USD.cent": self.rng.randint(20, 120)})
+        line: Any = self.issuer.task_show(name).more["task"]
+        ceiling = int(line["budget"]["USD.cent"]["ceiling"])
+        return self.issuer.task_lower(name, budget={"USD.cent": max(0, ceiling - self.rng.randint(1, 150))})
+
+    def activate(self) -> Answer | None:
+        """Put another prepared revision in force."""
+        try:
+            return Issuer.activate(self.world.profile, self.rng.choice(self.world.revisions))
+        except LedgerUnavailable:
+            return None  # others did so at the same time
+
+    def look(self) -> Answer:
+        """Look at everything, which ends what is over."""
+        return self.issuer.list(("permitted",))
+
+
+@dataclass(kw_only=True)
+class Crew:
+    """The parent: its workers, what they told, and whom it killed."""
+
+    world: World
+    rng: random.Random
+    pipe: tuple[int, int] = field(default_factory=os.pipe)
+    living: set[int] = field(default_factory=set)
+    codes: Counter[str] = field(default_factory=Counter)
+    looks: list[tuple[str, int, int]] = field(default_factory=list)
+    given: Counter[str] = field(default_factory=Counter)
+    acts: int = 0
+    kills: int = 0
+    faults: int = 0
+
+    def spawn(self) -> None:
+        """Make one worker."""
+        seed = self.rng.getrandbits(64)
+        pid = os.fork()
+        if pid:
+            self.living.add(pid)
+            return
+        try:
+            os.close(self.pipe[0])
+            Worker(self.world, random.Random(seed), self._tell).work()  # noqa: S311 - a test's choices, no secrets
+        except BaseException:  # noqa: BLE001 - the parent counts it, and the test shows it
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _tell(self, *words: object) -> None:
+        os.write(self.pipe[1], (" ".join(map(str, words)) + "\n").encode())
+
+    def lines(self) -> Iterator[list[str] | None]:
+        """Give line after line of what is told; None is a silence."""
+        rest = b""
+        while True:
+            if not readable(self.pipe[0], SILENCE_S):
+                yield None
+                continue
+            *whole, rest = (rest + os.read(self.pipe[0], 1 << 16)).split(b"\n")
+            for line in whole:
+                yield line.decode().split()
+
+    def hear(self, what: str, *said: str) -> None:
+        """Count one line."""
+        match what:
+            case "look":
+                self.looks.append((said[0], int(said[1]), int(said[2])))
+            case "given":
+                self.given[said[0]] += 1
+            case _:
+                self.acts += 1
+                self.codes[said[1]] += 1
+
+    def _end(self, pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+        _pid, status = os.waitpid(pid, 0)
+        self.living.discard(pid)
+        self.faults += not os.WIFSIGNALED(status)
+
+    def run(self, *, workers: int, acts: int, seconds: float) -> None:
+        """Let them act and kill some; at the end, all of them."""
+        until = time.monotonic() + seconds
+        for _worker in range(workers):
+            self.spawn()
+        pause = self.rng.randint(*LINES_BETWEEN_KILLS)
+        for line in self.lines():
+            if line is not None:
+                self.hear(*line)
+                pause -= 1
+            if pause <= 0:
+                self._end(self.rng.choice(sorted(self.living)))
+                self.kills += 1
+                self.spawn()
+                pause = self.rng.randint(*LINES_BETWEEN_KILLS)
+            is_done = self.acts >= acts and self.codes.keys() >= WANTED
+            if is_done or time.monotonic() >= until:
+                break
+        for pid in sorted(self.living):
+            self._end(pid)
+        os.close(self.pipe[1])
+        with os.fdopen(self.pipe[0]) as told:
+            for text in told:
+                self.hear(*text.split())
+
+
+def main(arguments: list[str]) -> None:
+    """Run one crew and print what it was told."""
+    world, workers, acts, seconds, seed = arguments
+    crew = Crew(world=World.read(Path(world)), rng=random.Random(int(seed)))  # noqa: S311 - a test's choices
+    crew.run(workers=int(workers), acts=int(acts), seconds=float(seconds))
+    told = {name: getattr(crew, name) for name in ("codes", "looks", "given", "acts", "kills", "faults")}
+    sys.stdout.write(json.dumps(told) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

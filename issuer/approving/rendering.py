@@ -111,7 +111,7 @@ def _since(name: str, since: Mapping[str, Any], machine: Machine) -> Iterator[st
     yield f"{told}, or before" if since["or_before"] else told
     age = max(0, _whole(machine["asked_ms"]) - _whole(since["at_ms"]))
     if age <= FRESH_MS:
-        words = "not known for longer than" if since["or_before"] else "changed"
+        words = "known here for" if since["or_before"] else "changed"
         yield f"  ! {words} {_age(age)}" + ("" if since["or_before"] else " ago")
     yield from _line(f"{name}_revision", since["revision"])
 

@@ -61,7 +61,9 @@ def read_ahead(house: House, pinned: Pinned) -> None:
     asks_people = any("approvers" in shape.annotations for shape in house.bundle.policies.values())
     chosen = _chosen(house, pinned) if asks_people else {}
     if chosen:
-        house.ledger.read(lambda view: _facts(house, view, chosen, _Prepared(house.revision, house.now(), None)))
+        house.ledger.read(
+            lambda view: _facts(house, view, chosen, _Prepared(house.revision, house.now(), None))
+        )
 
 
 def first_statement(house: House, view: View, effect: Effect, pinned: Pinned, asked: Asked) -> bytes:

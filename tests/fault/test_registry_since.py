@@ -96,7 +96,7 @@ def test_what_is_before_the_first_activation_nobody_can_say(vendors: Vendors) ->
     unit = "hour" if hours == 1 else "hours"
     assert vendors.since(vendors.ask()) == [
         f"{shown(began)}, or before",
-        f"  ! not known for longer than {hours} {unit}",
+        f"  ! known here for {hours} {unit}",
     ]
 
 
@@ -112,7 +112,7 @@ def test_beyond_the_activations_that_are_looked_back_nobody_says_more(vendors: V
     del again
     first, mark = vendors.since(vendors.ask("o-beyond"))
     assert first.endswith(", or before")
-    assert mark == "  ! not known for longer than less than an hour"
+    assert mark == "  ! known here for less than an hour"
 
 
 @pytest.mark.spec("APP-02", "LED-06")
@@ -130,7 +130,7 @@ def test_without_the_copy_of_before_nobody_says_that_the_row_is_older(vendors: V
     else:
         (folder / "manifest").write_bytes(b"[]")
     effect = vendors.after(1).ask()
-    assert vendors.since(effect) == [f"{shown(at)}, or before", "  ! not known for longer than 1 hour"]
+    assert vendors.since(effect) == [f"{shown(at)}, or before", "  ! known here for 1 hour"]
 
 
 @pytest.mark.spec("APP-01", "APP-02")

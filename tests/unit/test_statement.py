@@ -327,14 +327,14 @@ def test_a_row_of_the_registry_is_shown_whole_with_the_instant_since_when_it_is_
 @pytest.mark.parametrize(
     ("age_ms", "changed", "unknown"),
     [
-        (-5, "changed less than an hour ago", "not known for longer than less than an hour"),
-        (0, "changed less than an hour ago", "not known for longer than less than an hour"),
-        (HOUR_MS - 1, "changed less than an hour ago", "not known for longer than less than an hour"),
-        (HOUR_MS, "changed 1 hour ago", "not known for longer than 1 hour"),
-        (3 * HOUR_MS, "changed 3 hours ago", "not known for longer than 3 hours"),
-        (49 * HOUR_MS - 1, "changed 48 hours ago", "not known for longer than 48 hours"),
-        (49 * HOUR_MS, "changed 2 days ago", "not known for longer than 2 days"),
-        (7 * DAY_MS, "changed 7 days ago", "not known for longer than 7 days"),
+        (-5, "changed less than an hour ago", "known here for less than an hour"),
+        (0, "changed less than an hour ago", "known here for less than an hour"),
+        (HOUR_MS - 1, "changed less than an hour ago", "known here for less than an hour"),
+        (HOUR_MS, "changed 1 hour ago", "known here for 1 hour"),
+        (3 * HOUR_MS, "changed 3 hours ago", "known here for 3 hours"),
+        (49 * HOUR_MS - 1, "changed 48 hours ago", "known here for 48 hours"),
+        (49 * HOUR_MS, "changed 2 days ago", "known here for 2 days"),
+        (7 * DAY_MS, "changed 7 days ago", "known here for 7 days"),
         (7 * DAY_MS + 1, None, None),
     ],
 )
@@ -360,9 +360,7 @@ def test_a_row_that_changed_lately_is_marked_and_so_is_one_of_which_little_is_kn
     ],
 )
 def test_the_text_differs_where_only_since_when_does(changed: dict[str, Any]) -> None:
-    one, other = (
-        human_part(statement_of(registries={"order": fact_of(**more)})) for more in ({}, changed)
-    )
+    one, other = (human_part(statement_of(registries={"order": fact_of(**more)})) for more in ({}, changed))
     assert one != other
 
 

@@ -360,9 +360,7 @@ def test_a_row_that_changed_lately_is_marked_and_so_is_one_of_which_little_is_kn
     ],
 )
 def test_the_text_differs_where_only_since_when_does(changed: dict[str, Any]) -> None:
-    one, other = (
-        human_part(statement_of(registries={"order": fact_of(**more)})) for more in ({}, changed)
-    )
+    one, other = (human_part(statement_of(registries={"order": fact_of(**more)})) for more in ({}, changed))
     assert one != other
 
 

@@ -3,14 +3,16 @@
 Rules: APP-01 (the digest of the statement stands in the wait, under a MAC, so that only what was asked can be signed),
 EFF-02 (it is made from the opened and proven binding), POL-06 (the decision that asked is quoted as it was recorded).
 Everything in it was on record when people were asked, or is the owner's and has to be as it was then: where the owner
-has changed something that it says, it cannot be made again, and the effect has to be prepared anew.
+has changed something that it says, it cannot be made again, and the effect has to be prepared anew. Since when a row of
+the owner is as it is follows from the trail up to the effect's preparation (`issuer.row_history`); copies of revisions
+are read before the lock is taken (LED-07).
 Next: `issuer.approving.statement` writes it; `issuer.flow.approve` and `issuer.flow.admit` hold signatures to it.
 """
 
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from issuer.approving.statement import Asking, Declining, RegistryFact, statement_bytes
@@ -72,9 +74,7 @@ def first_statement(house: House, view: View, effect: Effect, pinned: Pinned, as
     Raises:
         Malformed: it would be larger than any document of ours.
     """
-    key = house.ring.subkey(Purpose.STATEMENTS)
-    facts = _facts(house, view, _chosen(house, pinned), _prepared(effect))
-    return statement_bytes(effect, pinned, _asking(house, effect, pinned, asked, facts, key))
+    return statement_bytes(effect, pinned, _asking(house, view, effect, pinned, asked))
 
 
 def statement_again(
@@ -88,11 +88,10 @@ def statement_again(
     wait, asked = view.approval_wait(effect.effect_id), _asked(view, effect)
     if wait is None or asked is None or effect.actor not in house.profile.actors:
         return None
-    facts = _facts(house, view, _chosen(house, pinned), _prepared(effect))
+    known = _asking(house, view, effect, pinned, asked)
     for key_id in house.ring.key_ids_for(Purpose.STATEMENTS):
-        key = house.ring.subkey(Purpose.STATEMENTS, key_id)
+        asking = replace(known, key=house.ring.subkey(Purpose.STATEMENTS, key_id))
         try:
-            asking = _asking(house, effect, pinned, asked, facts, key)
             statement = statement_bytes(effect, pinned, asking)
             if hmac.compare_digest(statement_digest(statement), wait.statement_digest):
                 return statement if declining is None else statement_bytes(effect, pinned, asking, declining)
@@ -111,26 +110,20 @@ def _asked(view: View, effect: Effect) -> Asked | None:
     return Asked(task=task.name, decision=bodies[0], approvers=wait.approvers, asked_ms=wait.asked_ms)
 
 
-def _asking(
-    house: House,
-    effect: Effect,
-    pinned: Pinned,
-    asked: Asked,
-    facts: Mapping[str, RegistryFact],
-    key: bytes,
-) -> Asking:
+def _asking(house: House, view: View, effect: Effect, pinned: Pinned, asked: Asked) -> Asking:
+    """Return what a statement is made of, with the key that is active now."""
     return Asking(
         issuer=house.profile.name,
         ledger_id=house.ledger.ledger_id,
         zone=house.profile.timezone,
         task=asked.task,
         answers_to=house.profile.actors[effect.actor].answers_to,
-        registries=facts,
+        registries=_facts(house, view, _chosen(house, pinned), _prepared(effect)),
         permit_ms=permit_ms(pinned.operation),
         approvers=asked.approvers,
         asked_ms=asked.asked_ms,
         decision=_decision(asked.decision),
-        key=key,
+        key=house.ring.subkey(Purpose.STATEMENTS),
     )
 
 
@@ -163,7 +156,7 @@ def _chosen(house: House, pinned: Pinned) -> dict[str, Chosen]:
 def _facts(
     house: House, view: View, chosen: Mapping[str, Chosen], prepared: _Prepared
 ) -> dict[str, RegistryFact]:
-    """Return the rows with since when they are so, as it was when the effect was prepared: later activations are none of it."""
+    """Return the rows with since when they are so, told when the effect was prepared: what came later is left out."""
     if not chosen:
         return {}
     story = () if prepared.effect_id is None else view.story(prepared.effect_id)

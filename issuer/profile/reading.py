@@ -238,7 +238,7 @@ def registries_declared(text: str) -> Mapping[str, RegistrySource]:
         ValueError: it is no TOML, or this release reads a registry in it differently.
     """
     declared = tomllib.loads(text.replace("\r\n", "\n")).get("registry", {})
-    found = draft_of({"registry": _with_tuples(declared)}).registries
+    found = draft_of({"registry": _with_tuples(declared)}).registries if type(declared) is dict else {}
     if type(declared) is not dict or declared.keys() != found.keys():
         raise ValueError("a registry of this profile is not declared as this release reads it")
     return found

@@ -12,14 +12,12 @@ import pytest
 
 from issuer import row_history
 from issuer.approving import recompute
-from issuer.revisions import NO_REVISION
+from issuer.revised import in_force
 from issuer.row_history import WALK_MAX
-from tests.support.approving import NO_APPROVERS
 from tests.support.revised import activated, rewritten
-from tests.support.vendors import FILE, ROWS, Vendors, opened_vendors, since_lines, table
+from tests.support.vendors import FILE, ROWS, Vendors, opened_vendors
 
 CHANGED = {"acme": "DE66", "bolt": "DE02"}
-OTHER_ROW = {"acme": "DE01", "bolt": "DE77"}
 HOUR_AGO = "  ! changed 1 hour ago"
 
 
@@ -34,6 +32,12 @@ def shown(at_ms: int) -> str:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
     utc = f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
     return f"{utc} ({moment:%Y-%m-%d %H:%M:%S} +00:00) UTC"
+
+
+def forget_all() -> None:
+    """Remember as little as a process that has just begun."""
+    for remembered in (row_history._digests, row_history._declared, row_history._tables):
+        remembered._held.clear()
 
 
 def first_ms(vendors: Vendors) -> int:
@@ -78,7 +82,7 @@ def test_a_vendor_that_is_new_is_a_change(vendors: Vendors) -> None:
 
 
 @pytest.mark.spec("APP-02")
-def test_a_registry_of_another_name_or_with_another_column_is_a_change(vendors: Vendors) -> None:
+def test_a_row_with_another_column_is_a_change(vendors: Vendors) -> None:
     profile = vendors.office.made.profile
     rewritten(profile, profile.read_text().replace('fields = ["iban"]', 'fields = ["iban", "bank"]'))
     rewritten(profile.parent / FILE, "id,iban,bank\nacme,DE01,a\nbolt,DE02,b\n")
@@ -103,16 +107,14 @@ def test_what_is_before_the_first_activation_nobody_can_say(vendors: Vendors) ->
 @pytest.mark.spec("APP-02", "LED-07")
 def test_beyond_the_activations_that_are_looked_back_nobody_says_more(vendors: Vendors) -> None:
     at = vendors.put(CHANGED)
-    for number in range(WALK_MAX - 1):
+    second = vendors.touch(hours=0.01)
+    for _again in range(WALK_MAX - 3):
         vendors.touch(hours=0.01)
-        if number == WALK_MAX - 3:
-            last = vendors.ask("o-last")
-            assert vendors.since(last)[0] == shown(at)
-    again = vendors.touch(hours=0.01)
-    del again
-    first, mark = vendors.since(vendors.ask("o-beyond"))
-    assert first.endswith(", or before")
-    assert mark == "  ! known here for less than an hour"
+    assert vendors.since(vendors.ask("o-1"))[0] == shown(at)
+    vendors.touch(hours=0.01)
+    assert vendors.since(vendors.ask("o-2"))[0] == f"{shown(at)}, or before"
+    vendors.touch(hours=0.01)
+    assert vendors.since(vendors.ask("o-3"))[0] == f"{shown(second)}, or before"
 
 
 @pytest.mark.spec("APP-02", "LED-06")
@@ -121,14 +123,11 @@ def test_without_the_copy_of_before_nobody_says_that_the_row_is_older(vendors: V
     """Whoever can write the folder of copies gains nothing: a fresh row is marked all the same."""
     before = vendors.issuer._house.revision
     at = vendors.put(CHANGED)
-    row_history._digests.__init__(1)  # type: ignore[misc] - as a fresh process knows it
-    folder = vendors.office.made.folder / "revisions" / before
-    if not folder.is_dir():
-        folder = next(vendors.office.made.folder.rglob(before))
-    if how == "gone":
-        shutil.rmtree(folder)
-    else:
-        (folder / "manifest").write_bytes(b"[]")
+    forget_all()
+    folder = vendors.issuer._house.places.revisions / before
+    shutil.rmtree(folder)
+    if how == "edited":  # so that the new account seems to have been there before
+        shutil.copytree(folder.with_name(vendors.issuer._house.ledger.read(in_force) or ""), folder)
     effect = vendors.after(1).ask()
     assert vendors.since(effect) == [f"{shown(at)}, or before", "  ! known here for 1 hour"]
 
@@ -139,8 +138,8 @@ def test_the_statement_is_the_same_after_later_activations(vendors: Vendors) -> 
     effect = vendors.after(1).ask()
     statement = vendors.office.statement(effect)
     signature = vendors.office.signature("bob", statement)
-    for _again in range(3):
-        vendors.touch(hours=0.1)
+    for hours in (0, 0, 0.1):  # also in the very millisecond in which it was prepared
+        vendors.touch(hours=hours)
         assert vendors.office.statement(effect) == statement
     assert vendors.issuer.approve(effect, signature).code == "permitted"
 
@@ -148,15 +147,11 @@ def test_the_statement_is_the_same_after_later_activations(vendors: Vendors) -> 
 @pytest.mark.spec("APP-01", "APP-02")
 def test_what_was_held_says_what_was_so_when_it_was_prepared(vendors: Vendors) -> None:
     at = vendors.put(CHANGED)
-    payload = {"order": "o-1", "vendor": "acme", "amount": 900}
-    held = vendors.after(0.05).issuer.request("refund", payload, task="t1", actor="agent-7", hold=True)
-    assert held.effect is not None
+    held = vendors.after(0.05).hold()
+    vendors.touch(hours=0)
+    assert vendors.issuer.request_held(held).code == "awaiting_approval"
     vendors.touch(hours=0.01)
-    assert vendors.issuer.request_held(held.effect).code == "awaiting_approval"
-    vendors.touch(hours=0.01)
-    statement = vendors.office.statement(held.effect)
-    assert since_lines(statement)[0] == shown(at)
-    assert recompute(statement)["registries"]["vendor"]["since"]["revision"] != NO_REVISION
+    assert vendors.since(held)[0] == shown(at)
 
 
 @pytest.mark.spec("APP-01", "APP-02", "LED-04")
@@ -164,8 +159,35 @@ def test_a_copy_that_is_gone_since_voids_what_was_said_of_it(vendors: Vendors) -
     before = vendors.issuer._house.revision
     vendors.put(CHANGED)
     effect = vendors.after(1).ask()
-    shutil.rmtree(next(vendors.office.made.folder.rglob(before)))
-    row_history._digests.__init__(1)  # type: ignore[misc] - as a fresh process knows it
+    shutil.rmtree(vendors.issuer._house.places.revisions / before)
+    forget_all()
     assert vendors.issuer.statement(effect).code == "prepare_again"
-    assert table(ROWS) != table(CHANGED)
-    assert NO_APPROVERS
+
+
+@pytest.mark.spec("APP-02", "LED-07")
+@pytest.mark.parametrize("held", [False, True])
+def test_no_copy_is_read_while_others_wait_for_the_lock(tmp_path: Path, held: bool) -> None:
+    """All copies are away as long as the lock is held; what was read before it is enough."""
+    steps: list[str] = []
+    copies: list[Path] = []
+
+    def observe(step: str) -> None:
+        if copies and step == "locked":
+            copies[0].rename(copies[0].with_name("away"))
+            steps.append(step)
+        elif copies and step == "before_commit":
+            copies[0].with_name("away").rename(copies[0])
+            steps.append(step)
+
+    with opened_vendors(tmp_path / "f0", observe=observe) as vendors:
+        at = vendors.put(CHANGED)
+        effect = vendors.hold() if held else None
+        forget_all()
+        copies.append(vendors.issuer._house.places.revisions)
+        if effect is None:
+            effect = vendors.ask()
+        else:
+            assert vendors.issuer.request_held(effect).code == "awaiting_approval"
+        copies.clear()
+        assert steps == ["locked", "before_commit"]
+        assert vendors.since(effect)[0] == shown(at)

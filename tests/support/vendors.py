@@ -11,7 +11,7 @@ from pathlib import Path
 from issuer import Issuer
 from issuer.approving import human_part
 from issuer.clock import now_ms
-from tests.support.approving import POLICY, Office, made_office, waiting
+from tests.support.approving import Office, made_office, waiting
 from tests.support.ledgers import Clock
 from tests.support.revised import activated, rewritten
 from tests.support.service import Service
@@ -22,8 +22,8 @@ ROWS: Mapping[str, str] = {"acme": "DE01", "bolt": "DE02"}
 _REGISTRY = f"""[registry]
 vendors = {{ file = "{FILE}", key = "id", fields = ["iban"] }}
 [class.refund]"""
-_PAYLOAD = "payload = { order = { string = 40, public = true }, amount"
-_WITH_VENDOR = 'payload = { order = { string = 40, public = true }, vendor = { registry = "vendors", public = true }, amount'
+_PAYLOAD = "payload = { order = { string = 40, public = true },"
+_WITH_VENDOR = f'{_PAYLOAD} vendor = {{ registry = "vendors", public = true }},'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +67,20 @@ class Vendors:
             self.issuer.request("refund", payload, task="t1", actor="agent-7", **options)  # type: ignore[arg-type]
         )
 
+    def hold(self) -> str:
+        """Return an effect that was prepared and not asked about yet."""
+        payload = {"order": "o-1", "vendor": "acme", "amount": 900}
+        held = self.issuer.request("refund", payload, task="t1", actor="agent-7", hold=True)
+        if held.effect is None:
+            raise AssertionError(held)
+        return held.effect
+
     def since(self, effect: str) -> list[str]:
-        """Return the lines of its statement about since when the row is as it is, without the names of lines."""
-        return since_lines(self.office.statement(effect))
-
-
-def since_lines(statement: bytes) -> list[str]:
-    """Return the lines about since when the row of the vendor is as it is, without its revision."""
-    lines = human_part(statement).split("\n")
-    start = next(at for at, line in enumerate(lines) if line.startswith("registry.vendor.since: "))
-    end = next(at for at, line in enumerate(lines) if line.startswith("registry.vendor.since_revision: "))
-    return [lines[start].removeprefix("registry.vendor.since: "), *lines[start + 1 : end]]
+        """Return the lines of its statement about since when the row is as it is, without name and revision."""
+        lines = human_part(self.office.statement(effect)).split("\n")
+        start = next(at for at, line in enumerate(lines) if line.startswith("registry.vendor.since: "))
+        end = next(at for at, line in enumerate(lines) if line.startswith("registry.vendor.since_revision: "))
+        return [lines[start].removeprefix("registry.vendor.since: "), *lines[start + 1 : end]]
 
 
 def table(rows: Mapping[str, str]) -> str:
@@ -86,13 +89,13 @@ def table(rows: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def opened_vendors(folder: Path, *, policy: str = POLICY) -> Iterator[Vendors]:
-    """Make it in `folder`, with its first revision in force for an hour, and close it at the end."""
+def opened_vendors(folder: Path, **options: object) -> Iterator[Vendors]:
+    """Make it in `folder`, with its first revision in force for an hour; `options` are those of `Issuer.open`."""
     folder.mkdir(parents=True)
     (folder / FILE).write_text(table(ROWS), encoding="utf-8")
     changes = {"[class.refund]": _REGISTRY, _PAYLOAD: _WITH_VENDOR}
     with Service() as service:
-        made, keys = made_office(folder, port=service.port, policy=policy, changes=changes)
+        made, keys = made_office(folder, port=service.port, changes=changes)
         clock = Clock(now_ms() + HOUR_MS)
-        with made.open(clock=clock) as issuer:
+        with made.open(clock=clock, **options) as issuer:
             yield Vendors(office=Office(issuer=issuer, service=service, made=made, keys=keys), clock=clock)

@@ -57,7 +57,8 @@ STOPS: Final = (
 )
 TASKS: Final = ("org", "t1", "t1", "t1.a", "t1.b", "t1.c", "t1.c", "t1.s", "t1.k", "t1.k")
 """Where things are asked for; `t1.k` stands for a child that comes and goes, see `passing_task`."""
-PEOPLE: Final = ("bob", "carol", "dan", "bob", "carol", "dan", "erin", "ops", "boss", "u-ana", "mallory")
+APPROVERS: Final = ("bob", "carol", "dan", "erin")
+PEOPLE: Final = (*("bob", "carol", "dan") * 4, "erin", "erin", "ops", "boss", "u-ana", "mallory")
 AUTOMATIC, WAITING = (10, 50), (60, 90)
 """Costs that every revision issues by itself, and those that some ask people about."""
 
@@ -75,6 +76,9 @@ OVER: Final = frozenset(
 
 PASSING_S: Final = 2
 """Every so many seconds another child of `t1` is meant, for all workers alike."""
+
+ACTS_MAX: Final = 100_000
+"""Acts of one worker, which is killed long before."""
 
 Tell = Callable[..., None]
 
@@ -166,14 +170,22 @@ class Worker:
         self.tell = tell
         self.sending = ""
         self.over: set[str] = set()
-        self.debts: list[tuple[int, Callable[[], Answer]]] = []
+        self.ready: list[Asked] = []
+        self.debts: list[tuple[int, Callable[[], Answer | None]]] = []
         """What it owes after so many acts more: thaws, so that the world goes on."""
         self.issuer = Issuer.open(world.profile, observe=self.observe)
 
     def work(self) -> None:
         """Act until killed."""
         acts: Sequence[tuple[int, Callable[[], Answer | None]]] = (
-            *((22, self.ask), (24, self.approve), (24, self.commit), (2, self.decline), (2, self.withdraw)),
+            *(
+                (24, self.ask),
+                (14, self.approve),
+                (10, self.agree),
+                (20, self.commit),
+                (3, self.decline),
+                (2, self.withdraw),
+            ),
             *(
                 (3, self.stop),
                 (2, self.revoke_effect),
@@ -190,7 +202,7 @@ class Worker:
             ),
         )
         weights = [weight for weight, _act in acts]
-        for act in self.rng.choices([act for _weight, act in acts], weights, k=sys.maxsize and 100_000):
+        for act in self.rng.choices([act for _weight, act in acts], weights, k=ACTS_MAX):
             self.do(act)
             due, self.debts = (
                 [owed for left, owed in self.debts if left <= 0],
@@ -261,8 +273,9 @@ class Worker:
         effect = str(answer.effect)
         if held:
             self.debts.append((2, lambda: issuer.request_held(effect)))
-        elif answer.code == "permitted" and operation == "refund":
-            self.debts.append((rng.randint(0, 4), lambda: self.send(issuer, effect)))
+        elif answer.code == "permitted":
+            asked = Asked(effect=effect, operation=operation, by_host=by_host, waits=waits)
+            self.now_ready(asked, crossed=0.3)
         return answer
 
     def _task(self) -> str:
@@ -280,16 +293,28 @@ class Worker:
     def approve(self) -> Answer | None:
         """Say yes as somebody."""
         asked = self.recent(waits=True)
+        return None if asked is None else self.yes(asked, self.rng.choice(PEOPLE))
+
+    def agree(self) -> Answer | None:
+        """Let one after the other say yes to the same effect, until it has its permit."""
+        asked, answer = self.recent(waits=True), None
         if asked is None:
             return None
+        for person in self.rng.sample(APPROVERS, len(APPROVERS)):
+            answer = self.yes(asked, person)
+            if answer.code not in {"approved", "forbidden"}:
+                break
+        return answer
+
+    def yes(self, asked: Asked, person: str) -> Answer:
+        """Say yes to an effect as one person."""
         shown = self.issuer.statement(asked.effect)
-        signature = self._signed(self.rng.choice(PEOPLE), shown)
+        signature = self._signed(person, shown)
         if signature is None:
             return shown
-        answer, effect = self.issuer.approve(asked.effect, signature), asked.effect
+        answer = self.issuer.approve(asked.effect, signature)
         if answer.code == "permitted":
-            issuer = self.handle(by_host=asked.by_host)
-            self.debts.append((self.rng.randint(0, 6), lambda: self.send(issuer, effect)))
+            self.now_ready(asked, crossed=0.8)
         return answer
 
     def decline(self) -> Answer | None:
@@ -298,7 +323,7 @@ class Worker:
         if asked is None:
             return None
         shown = self.issuer.statement(asked.effect, decline="not_agreed")
-        signature = self._signed(self.rng.choice(PEOPLE), shown)
+        signature = self._signed(self.rng.choice(PEOPLE[:6]), shown)
         if signature is None:
             return shown
         return self.issuer.decline(asked.effect, signature, reason="not_agreed")
@@ -308,11 +333,29 @@ class Worker:
         asked = self.recent()
         return None if asked is None else self.handle(by_host=asked.by_host).withdraw(asked.effect)
 
+    def now_ready(self, asked: Asked, *, crossed: float) -> None:
+        """Keep what has its permit, to use it some time; or take something of its authority away and use it then."""
+        if self.rng.random() >= crossed:
+            self.ready.append(asked)
+            return
+        acts: Sequence[Callable[[], Answer | None]] = (
+            self.stop,
+            self.freeze_task,
+            self.activate,
+            self.activate,
+        )
+        self.debts.append((0, self.rng.choice(acts)))
+        self.debts.append((0, lambda: self.use(asked)))
+
     def commit(self) -> Answer | None:
+        """Use something."""
+        self.ready = [one for one in self.ready[-RECENT:] if one.effect not in self.over]
+        is_known = self.ready and self.rng.random() < 0.6
+        asked = self.rng.choice(self.ready) if is_known else self.recent()
+        return None if asked is None else self.use(asked)
+
+    def use(self, asked: Asked) -> Answer | None:
         """Send something; of what hosts send, take the claim and sometimes report."""
-        asked = self.recent()
-        if asked is None:
-            return None
         issuer = self.handle(by_host=asked.by_host)
         if asked.operation == "publish":
             answer = issuer.admit(asked.effect)
@@ -340,7 +383,8 @@ class Worker:
     def stop(self) -> Answer:
         """Freeze or revoke a name, and owe its thaw."""
         kind, name = self.rng.choice(STOPS)
-        self.debts.append((self.rng.randint(0, 3), lambda: self.issuer.thaw(kind, name)))
+        self.debts.append((0, self.commit))
+        self.debts.append((self.rng.randint(1, 3), lambda: self.issuer.thaw(kind, name)))
         roll = self.rng.random()
         if roll < 0.25:
             return self.issuer.revoke(kind, name)

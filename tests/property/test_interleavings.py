@@ -12,8 +12,8 @@ import pytest
 from tests.support.interleaved import play
 
 WORKERS = 4
-ACTS = 450
-SECONDS_MAX = 90.0
+ACTS = 600
+SECONDS_MAX = 60.0
 """A run ends after so many acts, as soon as every code was answered that it is about; it may take so long at most."""
 
 pytestmark = pytest.mark.spec(

@@ -19,12 +19,13 @@ from issuer.places import Places
 from issuer.sealing import open_key_ring
 from tests.support.approving import PEOPLE, POLICY, WHO, asked_of, made_office
 from tests.support.cases import HOUSE
-from tests.support.interleaving import WANTED, SoftKey, soft_key
+from tests.support.interleaving import WANTED
 from tests.support.issuers import Made, open_task
 from tests.support.lawful import Look, Oracle, Terms, spans_of
 from tests.support.revised import activated, demand_one_revision, rewritten
 from tests.support.revised import spans_of as attributes_of_all
 from tests.support.service import Service, Step, accept_then_close, answer, delay
+from tests.support.soft_keys import SoftKey, soft_key
 from tests.support.steps import PATIENCE_S
 
 KEYS: Final = 4

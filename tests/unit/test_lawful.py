@@ -15,7 +15,7 @@ from issuer import Issuer
 from issuer.clock import now_ms
 from tests.support.doctored import Doctor, Trail
 from tests.support.interleaved import VARIANTS, Ground, made_ground
-from tests.support.interleaving import World
+from tests.support.interleaving_acts import World
 from tests.support.issuers import permitted
 from tests.support.lawful import Look, Oracle, spans_of
 from tests.support.ledgers import Clock

@@ -1,7 +1,8 @@
 """`keys list`, `keys rotate`, `keys retire`, `keys revoke`: the issuer's own keys, changed while it is in use (SEC-03).
 
 Each change stands in the ring first and in the trail then. A kill between leaves a ring that already does what was
-asked, and the same command, given again, puts that on record and changes nothing else. In order:
+asked, and the same command, given again, puts that on record and changes nothing else. A signature that was used
+before is refused at the edge, before the ring changes, and again in the transaction of the first span. In order:
   rotate  1. the new active key   2. its span
   retire  1. the key opens no permit   2. its span
   revoke  1. a new active key, and the key opens no permit   2. the span of the new key   3. the credentials that it
@@ -23,6 +24,7 @@ from issuer.commands.edge import at_the_edge
 from issuer.credentials import CredentialMissingError, reseal_credentials
 from issuer.flow import spans
 from issuer.flow.refusing import RefusedError
+from issuer.flow.signed_act import acting
 from issuer.house import House, Visit
 from issuer.ids import new_key_id, random_bytes
 from issuer.sealing import (
@@ -254,7 +256,7 @@ def _record(visit: Visit, name: TransitionName, key_id: int, permits_void: int |
             return Verdict(value=None)
         return Verdict(value=None, steps=(Step(transition=_transition(visit, name, key_id, permits_void)),))
 
-    visit.house.ledger.transact(decide)
+    visit.house.ledger.transact(acting(visit, decide))
 
 
 def _reseal(house: House, key_id: int) -> None:

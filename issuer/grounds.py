@@ -12,7 +12,6 @@ Next: `issuer.unopened` asks who may; `issuer.backup`, `issuer.restore` and `iss
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from audit import Sink
@@ -139,10 +138,10 @@ def _told_mode(ledger: Ledger) -> str:
 
 
 @contextmanager
-def looked_at(places: Places, ring: KeyRing, *, path: Path | None = None) -> Iterator[Ledger | None]:
-    """Give the ledger, or the copy of it at `path`, to look at, be it damaged; None where it cannot be opened."""
+def looked_at(places: Places, ring: KeyRing) -> Iterator[Ledger | None]:
+    """Give the ledger to look at, be it damaged; None where it cannot be opened."""
     try:
-        ledger = open_to_look(places, ring, tolerant=True, path=path)
+        ledger = open_to_look(places, ring, tolerant=True)
     except Fault:
         yield None
         return

@@ -3,8 +3,6 @@
 Rules: LED-04 (reading goes on). Next: `ledger.sqlite.store`.
 """
 
-from pathlib import Path
-
 from issuer.clock import now_ms
 from issuer.places import Places
 from issuer.sealing import KeyRing
@@ -22,16 +20,14 @@ class _NoSpans:
         raise SpanNotRecorded("looks_only", "Nothing is recorded while looking.")
 
 
-def open_to_look(
-    places: Places, ring: KeyRing, *, tolerant: bool = False, path: Path | None = None
-) -> SqliteLedger:
-    """Open the ledger of an issuer, or a copy of it at `path`, to be looked at; with `tolerant`, a damaged one too.
+def open_to_look(places: Places, ring: KeyRing, *, tolerant: bool = False) -> SqliteLedger:
+    """Open the ledger of an issuer to be looked at; with `tolerant`, a damaged one too.
 
     Raises:
         LedgerUnavailable, LedgerCorrupt: as `ledger.sqlite.SqliteLedger`.
     """
     return SqliteLedger(
-        places.ledger if path is None else path,
+        places.ledger,
         recorder=lambda _ledger_id: _NoSpans(),
         keys=RingAuthenticator(ring),
         clock=now_ms,

@@ -122,10 +122,10 @@ def restore_statement(
         built = Path(folder) / places.ledger.name
         copied(backup.absolute(), built)
         head, _tree = _head_of(built, places, ring)
-        with looked_at(places, ring) as current, looked_at(places, ring, path=built) as copy:
+        with looked_at(places, ring) as current:
             gate = _gate(places, ring, current, clock, UNSIGNED)
             if gate.ground.profile is None:
-                gate = _gate_of_copy(gate, copy, head.position.epoch)
+                gate = _gate_of_copy(gate, built, head.position.epoch)
             return gate.statement(_arguments(backup, head.position), person)
 
 
@@ -140,13 +140,17 @@ def _gate(
     return Gate(command=COMMAND, ground=ground, places=places, ring=ring, ledger=ledger, now=clock)
 
 
-def _gate_of_copy(gate: Gate, copy: Ledger | None, epoch: int) -> Gate:
+def _gate_of_copy(gate: Gate, built: Path, epoch: int) -> Gate:
     """Return the gate of the backup's own revision, where none can be read in the ledger that it replaces.
 
     No policies are in force then, so only strict asks those of the backup. Strict is what either of the two says.
     """
     before = gate.ground
-    ground = ground_in(gate.places, copy, is_strict=before.mode == "strict")
+    copy = open_ledger(gate.places, gate.ring, path=built, clock=gate.now)
+    try:
+        ground = ground_in(gate.places, copy, is_strict=before.mode == "strict")
+    finally:
+        copy.close()
     ground = replace(ground, ledger_id=gate.ring.ledger_id or "", epoch=before.epoch or epoch)
     return replace(gate, ground=ground, asks=False)
 
@@ -258,13 +262,10 @@ class _Restore:
 
     def _given(self, built: Path, backup: Path, base: Position) -> Given:
         """Judge the act by what is in force in the ledger that is replaced, or else by what the backup has."""
-        with (
-            looked_at(self._places, self._ring) as current,
-            looked_at(self._places, self._ring, path=built) as copy,
-        ):
+        with looked_at(self._places, self._ring) as current:
             gate = _gate(self._places, self._ring, current, self._clock, self._act)
             if gate.ground.profile is None:
-                gate = _gate_of_copy(gate, copy, base.epoch)
+                gate = _gate_of_copy(gate, built, base.epoch)
             return gate.whole(self._act, _arguments(backup, base))
 
     def _demand_whole(self, path: Path, what: str, *, is_copy: bool) -> None:

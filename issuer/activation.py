@@ -17,6 +17,8 @@ from urllib.parse import quote
 
 from issuer.caller import local_caller
 from issuer.flow.binding import stored_member
+from issuer.flow.signed_act import once
+from issuer.house import Signed
 from issuer.operations.registry import Handed
 from issuer.places import Places
 from issuer.profile import Profile
@@ -94,11 +96,17 @@ def _shown(name: str) -> str:
     return quote(name, safe="/._-~+@")[-_NAME_MAX:]
 
 
-def commit_change(ledger: Ledger, change: Change, common: Mapping[str, AttributeValue]) -> int:
-    """Do 4; return the sequence of the span.
+def commit_change(
+    ledger: Ledger,
+    change: Change,
+    common: Mapping[str, AttributeValue],
+    signed: Signed | None = None,
+) -> int:
+    """Do 4, and use the signature that came with it; return the sequence of the span.
 
     Raises:
         BeforeMoved: another process was faster.
+        RefusedError: the signature counts no more.
         Fault: as `ledger.port.Ledger.transact`.
     """
 
@@ -107,7 +115,7 @@ def commit_change(ledger: Ledger, change: Change, common: Mapping[str, Attribute
             raise BeforeMoved
         return Verdict(value=None, steps=(activation_step(change, common, view, now),))
 
-    return ledger.transact(decide).sequence
+    return ledger.transact(once(signed, decide)).sequence
 
 
 def opening_terms(

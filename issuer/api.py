@@ -17,6 +17,7 @@ from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.commands.task_scope import ScopeAsk
 from issuer.commands.tasks import NewTask
+from issuer.desk import Desk
 from issuer.drafts import differing_files
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
@@ -409,6 +410,11 @@ class Issuer(Handle):
         return self._done("audit-changes", commands.audit_changes)
 
     @staticmethod
+    def desk(profile: str | Path) -> Desk:
+        """Return the desk of the issuer whose profile is at `profile`: its acts can be signed without opening it."""
+        return Desk(Path(profile))
+
+    @staticmethod
     def activate(
         profile: str | Path,
         revision: str | None = None,
@@ -446,7 +452,7 @@ class Issuer(Handle):
         """Recompute everything in the ledger; what is wrong stops new effects, a clean check lets them go on.
 
         Raises:
-            ProfileRefused, Fault: there is nothing that could be checked.
+            Fault: there is nothing that could be checked.
         """
         return commands.ledger_check(Path(profile))
 
@@ -455,7 +461,7 @@ class Issuer(Handle):
         """Tell what the ledger holds, in numbers.
 
         Raises:
-            ProfileRefused, Fault: it cannot be read.
+            Fault: it cannot be read.
         """
         return commands.ledger_stats(Path(profile))
 
@@ -464,7 +470,7 @@ class Issuer(Handle):
         """Copy the ledger to the new file `file`, while it is in use.
 
         Raises:
-            ProfileRefused, SetupError, Fault: no copy is there.
+            SetupError, Fault: no copy is there.
         """
         return commands.ledger_backup(Path(profile), Path(file))
 
@@ -473,6 +479,6 @@ class Issuer(Handle):
         """Bring the ledger back as it was in the backup `file`, in a new epoch; nobody may have it open.
 
         Raises:
-            ProfileRefused, Fault: it was not restored; the sentence says what to do.
+            SetupError, Fault: it was not restored; the sentence says what to do.
         """
         return commands.ledger_restore(Path(profile), Path(file))

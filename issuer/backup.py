@@ -6,19 +6,24 @@ A backup holds the ledger and nothing else: no keys, no credentials, no protecte
 Next: `issuer.restore` brings it back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from audit import AuditUnavailable, Delivery, LedgerSpans
-from issuer.caller import local_caller
+from audit import AuditUnavailable, Delivery, LedgerSpans, Sink
 from issuer.clock import now_ms
+from issuer.flow.refusing import RefusedError
+from issuer.flow.signed_act import once
+from issuer.grounds import Ground, ground_in, sinks_in_force
 from issuer.places import Places
-from issuer.profile import Profile, load_profile
 from issuer.revised import REVISION, RevisedLedger
+from issuer.revisions import NO_REVISION
+from issuer.sealing import KeyRing
 from issuer.sealing.authenticator import RingAuthenticator
-from issuer.wiring import current_keys, open_ledger, registered_sinks
+from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given
+from issuer.wiring import current_keys, open_ledger
 from ledger.changes import Step
 from ledger.model import InstantMs, Position, Transition, TransitionName
 from ledger.port import Verdict, View
@@ -26,6 +31,8 @@ from ledger.sqlite import SqliteLedger
 from ledger.sqlite.copying import copied
 from ledger.sqlite.halt import refuse_halted
 from ledger.sqlite.head import head_of_copy
+
+COMMAND: Final = "ledger-backup"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +44,7 @@ class BackedUp:
         unshipped: why a required sink has not acknowledged it, or None.
     """
 
-    profile: Profile
+    ground: Ground
     ledger_id: str
     file: Path
     size_bytes: int
@@ -51,20 +58,22 @@ def back_up(
     *,
     clock: Callable[[], InstantMs] = now_ms,
     observe: Callable[[str], None] = lambda _step: None,
+    act: Act = UNSIGNED,
 ) -> BackedUp:
     """Copy the ledger of the issuer whose profile is at `profile_path` to the new file `file`.
 
-    `observe` is told each step before it is done.
+    `observe` is told each step before it is done. Sinks and caller are those of what is in force (`issuer.grounds`).
 
     Raises:
-        ProfileRefused, SetupError: the profile cannot be used.
+        ActRefused: who calls may not; it is on record.
+        SetupError: the sinks in force are not those of the ledger.
         Fault: no copy is there.
     """
     places = Places(profile_path.absolute())
-    profile = load_profile(places.profile)
     ring = current_keys(places, clock=clock)
     ledger = open_ledger(places, ring, clock=clock)
     try:
+        given = _given(_gate(places, ring, ledger, act, clock), file, act)
         # What is known to be damaged is evidence, and no backup.
         refuse_halted(places.ledger)
         observe("copy")
@@ -73,32 +82,69 @@ def back_up(
             observe("verify")
             head, _tree = head_of_copy(file.absolute(), ledger.ledger_id, RingAuthenticator(ring))
             observe("record")
-            sequence = _recorded(profile, ledger, head.position)
-        except BaseException:
+            sequence = _recorded(given, ledger, head.position)
+        except BaseException as fault:
             with suppress(OSError):
                 file.unlink()
+            if isinstance(fault, RefusedError):  # the signature was used meanwhile
+                raise ActRefused(given, COMMAND, fault.refusal).recorded(ledger) from None
             raise
         observe("ship")
         return BackedUp(
-            profile=profile,
+            ground=given.ground,
             ledger_id=ledger.ledger_id,
             file=file,
             size_bytes=file.stat().st_size,
             base=head.position,
-            unshipped=shipped(profile, ledger, sequence),
+            unshipped=shipped(sinks_in_force(given.ground.profile, ledger), ledger, sequence),
         )
     finally:
         ledger.close()
 
 
-def _recorded(profile: Profile, ledger: SqliteLedger, base: Position) -> int:
+def _given(gate: Gate, file: Path, act: Act) -> Given:
+    try:
+        return gate.whole(act, _arguments(file))
+    except ActRefused as no:
+        raise no.recorded(gate.ledger) from None
+
+
+def _gate(
+    places: Places, ring: KeyRing, ledger: SqliteLedger, act: Act, clock: Callable[[], InstantMs]
+) -> Gate:
+    ground = ground_in(places, ledger, is_strict=act.is_strict)
+    return Gate(command=COMMAND, ground=ground, places=places, ring=ring, ledger=ledger, now=clock)
+
+
+def _arguments(file: Path) -> dict[str, object]:
+    return {"file": str(file.absolute())}
+
+
+def backup_statement(
+    profile_path: Path, person: str, file: Path, *, clock: Callable[[], InstantMs] = now_ms
+) -> str:
+    """Return what `person` signs for a backup to `file`; nothing is copied.
+
+    Raises:
+        RefusedError: nobody of that name is in force.
+        Fault: the ledger cannot be read.
+    """
+    places = Places(profile_path.absolute())
+    ring = current_keys(places, clock=clock)
+    ledger = open_ledger(places, ring, clock=clock)
+    try:
+        return _gate(places, ring, ledger, UNSIGNED, clock).statement(_arguments(file), person)
+    finally:
+        ledger.close()
+
+
+def _recorded(given: Given, ledger: SqliteLedger, base: Position) -> int:
     transition = Transition(
         name=TransitionName.LEDGER_BACKED_UP,
         story=ledger.ledger_id,
         attributes={
-            "permit.mode": profile.mode,
-            "permit.caller": local_caller(profile).name,
-            REVISION: profile.digest,
+            **given.attributes,
+            REVISION: given.ground.revision or NO_REVISION,
             "permit.base.epoch": base.epoch,
             "permit.base.sequence": base.sequence,
         },
@@ -107,12 +153,12 @@ def _recorded(profile: Profile, ledger: SqliteLedger, base: Position) -> int:
     def decide(_view: View, _now: InstantMs) -> Verdict[None]:
         return Verdict(value=None, steps=(Step(transition=transition),))
 
-    return RevisedLedger(ledger, None).record(decide).sequence
+    return RevisedLedger(ledger, None).record(once(given.signed, decide)).sequence
 
 
-def shipped(profile: Profile, ledger: SqliteLedger, sequence: int) -> str | None:
-    """Let the sinks catch up with the ledger up to `sequence`; return why a required one did not, or None."""
-    delivery = Delivery(registered_sinks(profile, ledger), LedgerSpans(ledger))
+def shipped(sinks: Sequence[Sink], ledger: SqliteLedger, sequence: int) -> str | None:
+    """Let `sinks` catch up with the ledger up to `sequence`; return why a required one did not, or None."""
+    delivery = Delivery(sinks, LedgerSpans(ledger))
     try:
         delivery.acknowledge(sequence)
     except AuditUnavailable as fault:

@@ -13,7 +13,7 @@ from issuer import answering
 from issuer.caller import Caller
 from issuer.closing import let_go
 from issuer.errors import SetupError
-from issuer.flow.signed_act import act_statement, with_signature
+from issuer.flow.signed_act import act_statement, signing_of, with_signature
 from issuer.house import House, SignedText, Visit
 from issuer.revised import RevisionMoved
 from issuer.tokens import presented_caller, read_token
@@ -89,7 +89,7 @@ class Handle:
             RefusedError: the profile has no such person.
             Malformed: an argument has no canonical form.
         """
-        return act_statement(self._current(), command, arguments, person)
+        return act_statement(signing_of(self._current()), command, arguments, person)
 
     def stated(self, person: str, call: Callable[[Self], object]) -> str:
         """Return what `person` signs for the one command that `call` gives; nothing of it is carried out.
@@ -107,7 +107,7 @@ class Handle:
     def _visit(self, command: str, **arguments: object) -> Visit:
         house = self._current()
         if self._stated_by is not None:
-            raise _StatedInstead(act_statement(house, command, arguments, self._stated_by))
+            raise _StatedInstead(act_statement(signing_of(house), command, arguments, self._stated_by))
         caller, token = self._caller, self._token
         if token is not None:
             caller = presented_caller(house.profile, read_token(token))

@@ -199,8 +199,14 @@ def load_snapshot(places: Places, revision: str) -> OwnerFiles:
     Raises:
         LedgerUnavailable: `revision_open`, where none is in force; `revision_missing`; `revision_broken`.
     """
-    with _opened_copy(places, revision) as (folder, entries):
-        files = {name: _proven(folder, entry, revision) for name, entry in entries.items()}
+    try:
+        with _opened_copy(places, revision) as (folder, entries):
+            files = {name: _proven(folder, entry, revision) for name, entry in entries.items()}
+    except LedgerUnavailable as fault:
+        again = _same_draft(places, revision) if fault.reason == "revision_missing" else None
+        if again is None:
+            raise
+        return again
     return OwnerFiles(files=MappingProxyType(files))
 
 
@@ -259,9 +265,6 @@ def _opened_copy(places: Places, revision: str) -> Iterator[tuple[int, Mapping[s
             yield folder, {name: _Entry(_place(at, name), sha) for at, (name, sha) in enumerate(told)}
     except Flaw as fault:
         if fault.fault.value == "missing" and not fault.name:
-            again = _same_draft(places, revision)
-            if again is not None:
-                return again
             say = f"The copy of the revision {revision[:PREFIX_DIGITS_MIN]} that is in force is gone."
             raise LedgerUnavailable("revision_missing", f"{say} {_NEXT}") from None
         raise _broken(revision) from None

@@ -1,14 +1,15 @@
 """`ledger backup` and `ledger restore`: a copy of the ledger, and the way back to one (LED-08).
 
-Both take a profile's path and not an open issuer: a backup asks no policy, and whoever restores has no ledger to open.
+Both take a profile's path and not an open issuer: whoever restores has no ledger to open. What is in force says who may
+(`issuer.unopened`), and which sinks there are; a draft on disk says nothing.
 """
 
 from pathlib import Path
 from typing import Final
 
 from issuer.backup import back_up
-from issuer.house import ID_SHOWN
 from issuer.restore.restoring import Restored, restore
+from issuer.unopened import UNSIGNED, Act, ActRefused
 from issuer.wire import Answer
 from issuer.wire.codes import CODES
 
@@ -21,20 +22,23 @@ _THAW: Final = (
 )
 
 
-def ledger_backup(profile_path: Path, file: Path) -> Answer:
+def ledger_backup(profile_path: Path, file: Path, *, act: Act = UNSIGNED) -> Answer:
     """Copy the ledger to the new file `file`, while it is in use.
 
     Raises:
-        ProfileRefused, SetupError, Fault: no copy is there.
+        SetupError, Fault: no copy is there.
     """
-    made = back_up(profile_path, file)
-    say = f"{CODES['backed_up'].say} {_KEEP}"
+    try:
+        made = back_up(profile_path, file, act=act)
+    except ActRefused as no:
+        return no.answer
+    say = " ".join(part for part in (CODES["backed_up"].say, made.ground.unread, _KEEP) if part)
     if made.unshipped is not None:
         say = f"{say} The audit sink has not taken note of it yet ({made.unshipped})"
     return Answer(
-        issuer=f"{made.profile.name}/{made.ledger_id[ID_SHOWN]}",
+        issuer=made.ground.issuer,
         code="backed_up",
-        mode=made.profile.mode,
+        mode=made.ground.mode,
         say=say,
         more={
             "file": str(made.file),
@@ -45,18 +49,21 @@ def ledger_backup(profile_path: Path, file: Path) -> Answer:
     )
 
 
-def ledger_restore(profile_path: Path, file: Path) -> Answer:
+def ledger_restore(profile_path: Path, file: Path, *, act: Act = UNSIGNED) -> Answer:
     """Bring the ledger back as it was in the backup `file`, in a new epoch.
 
     Raises:
-        ProfileRefused, Fault: it was not restored; the sentence says what to do.
+        Fault: it was not restored; the sentence says what to do.
     """
-    done = restore(profile_path, file)
+    try:
+        done = restore(profile_path, file, act=act)
+    except ActRefused as no:
+        return no.answer
     outcome = done.outcome
     return Answer(
-        issuer=f"{done.profile.name}/{done.ledger_id[ID_SHOWN]}",
+        issuer=done.ground.issuer,
         code="restored",
-        mode=done.profile.mode,
+        mode=done.ground.mode,
         say=_restored_say(done),
         more={
             "epoch": done.epoch,
@@ -76,6 +83,8 @@ def ledger_restore(profile_path: Path, file: Path) -> Answer:
 
 def _restored_say(done: Restored) -> str:
     parts = [CODES["restored"].say]
+    if done.ground.unread:
+        parts.append(done.ground.unread)
     held = len(done.outcome.replayed) + len(done.outcome.unknown)
     if held:
         parts.append(

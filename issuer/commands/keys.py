@@ -1,7 +1,8 @@
 """`keys list`, `keys rotate`, `keys retire`, `keys revoke`: the issuer's own keys, changed while it is in use (SEC-03).
 
 Each change stands in the ring first and in the trail then. A kill between leaves a ring that already does what was
-asked, and the same command, given again, puts that on record and changes nothing else. In order:
+asked, and the same command, given again, puts that on record and changes nothing else. A signature that was used
+before is refused at the edge, before the ring changes, and again in the transaction of the first span. In order:
   rotate  1. the new active key   2. its span
   retire  1. the key opens no permit   2. its span
   revoke  1. a new active key, and the key opens no permit   2. the span of the new key   3. the credentials that it
@@ -17,12 +18,12 @@ from typing import Final
 
 from audit.comparison import span_says
 from issuer import answering
-from issuer.caller import refuse_agent
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.credentials import CredentialMissingError, reseal_credentials
 from issuer.flow import spans
 from issuer.flow.refusing import RefusedError
+from issuer.flow.signed_act import acting
 from issuer.house import House, Visit
 from issuer.ids import new_key_id, random_bytes
 from issuer.sealing import (
@@ -70,7 +71,6 @@ def keys_list(visit: Visit) -> Answer:
     """
 
     def run() -> Answer:
-        _refuse_agent(visit)
         ring = visit.house.ring
         ring.notice()
         permits = _live_permits(visit.house)
@@ -97,7 +97,6 @@ def keys_rotate(visit: Visit) -> Answer:
     """Make a new active key; what the one before sealed still opens. Running processes go on, and learn of it."""
 
     def run() -> Answer:
-        _refuse_agent(visit)
         house = visit.house
         house.ring.notice()
         before = house.ring.active_key_id
@@ -126,7 +125,6 @@ def keys_retire(visit: Visit, key: str) -> Answer:
     """
 
     def run() -> Answer:
-        _refuse_agent(visit)
         house, key_id = visit.house, _key_id(key)
         house.ring.notice()
         permits = _live_permits(house)[key_id]
@@ -152,7 +150,6 @@ def keys_revoke(visit: Visit, key: str) -> Answer:
     """
 
     def run() -> Answer:
-        _refuse_agent(visit)
         house, key_id = visit.house, _key_id(key)
         house.ring.notice()
         permits = _live_permits(house)[key_id]
@@ -176,13 +173,6 @@ def keys_revoke(visit: Visit, key: str) -> Answer:
         return answering.about(house, "revoked_now", say=f"{_REVOKED} {_BACKUPS}", more=more)
 
     return at_the_edge(visit, run)
-
-
-def _refuse_agent(visit: Visit) -> None:
-    """Refuse a host or an actor: to look after keys is an owner's or operator's act (SEC-02)."""
-    no = refuse_agent(visit.caller)
-    if no is not None:
-        raise RefusedError(no.code, field=no.field)
 
 
 def _key_id(key: str) -> int:
@@ -255,7 +245,7 @@ def _record(visit: Visit, name: TransitionName, key_id: int, permits_void: int |
             return Verdict(value=None)
         return Verdict(value=None, steps=(Step(transition=_transition(visit, name, key_id, permits_void)),))
 
-    visit.house.ledger.transact(decide)
+    visit.house.ledger.transact(acting(visit, decide))
 
 
 def _reseal(house: House, key_id: int) -> None:

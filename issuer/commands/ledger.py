@@ -4,18 +4,21 @@ Both take a profile's path and not an open issuer, since a ledger that does not 
 Rules: LED-04 (one sentence why, reading goes on), REP-07, LED-02 (fill is told).
 """
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from issuer.answering import damaged_say
+from issuer.caller import refuse_agent
 from issuer.checking import Judged, judge
 from issuer.clock import now_ms
 from issuer.commands.room import Room
-from issuer.house import ID_SHOWN
+from issuer.grounds import Ground, ground_in, looked_at
 from issuer.look import open_to_look
 from issuer.places import Places
-from issuer.profile import Profile, load_profile
-from issuer.sealing import open_key_ring
+from issuer.sealing import KeyRing, KeysUnavailable, open_key_ring
+from issuer.unopened import ActRefused, Given, on_record
 from issuer.wire import Answer
 from issuer.wire.codes import CODES
 from ledger.capacity import fills, outlook
@@ -32,17 +35,22 @@ def ledger_check(profile_path: Path) -> Answer:
     """Recompute everything in the ledger; what is wrong stops new effects, and a clean check lets them go on.
 
     Raises:
-        ProfileRefused, Fault: there is nothing that could be checked, or its result stops nothing.
+        Fault: there is nothing that could be checked, or its result stops nothing.
     """
     places = Places(profile_path.absolute())
-    profile = load_profile(profile_path)
-    judged = judge(places, open_key_ring(places.keys))
+    ring = open_key_ring(places.keys)
+    try:
+        ground = _ground(places, ring, "ledger-check")
+    except ActRefused as no:
+        return no.answer
+    judged = judge(places, ring)
     report = judged.report
+    ground = replace(ground, ledger_id=ground.ledger_id or report.ledger_id)
     return Answer(
-        issuer=_issuer(profile, report.ledger_id),
+        issuer=ground.issuer,
         code="found" if report.is_clean and not judged.halted else "ledger_unavailable",
-        mode=profile.mode,
-        say=_check_say(judged),
+        mode=ground.mode,
+        say=f"{_check_say(judged)} {ground.unread}".rstrip(),
         more={
             "findings": _rows(report),
             "effects_checked": report.effects,
@@ -54,9 +62,18 @@ def ledger_check(profile_path: Path) -> Answer:
     )
 
 
-def _issuer(profile: Profile, ledger_id: str) -> str:
-    """Return the issuer's name as every answer carries it; without the ledger's digits where it does not tell them."""
-    return f"{profile.name}/{ledger_id[ID_SHOWN]}" if ledger_id else profile.name
+def _ground(places: Places, ring: KeyRing, command: str) -> Ground:
+    """Return what is in force, and refuse a host or an actor; a draft on disk says neither.
+
+    Raises:
+        ActRefused: it calls by its account; that is on record where the ledger takes it.
+    """
+    with looked_at(places, ring) as ledger:
+        ground = ground_in(places, ledger)
+    no = refuse_agent(ground.caller)
+    if no is None:
+        return ground
+    raise on_record(ActRefused(Given(ground=ground, caller=ground.caller), command, no), places, ring)
 
 
 def _rows(report: CheckReport) -> list[dict[str, object]]:
@@ -91,18 +108,24 @@ def ledger_stats(profile_path: Path) -> Answer:
     """Tell what the ledger holds, in numbers.
 
     Raises:
-        ProfileRefused, Fault: it cannot be read.
+        Fault: it cannot be read.
     """
     places = Places(profile_path.absolute())
-    profile = load_profile(profile_path)
+    ground = Ground()
+    with suppress(KeysUnavailable):  # numbers are told without keys as well
+        try:
+            ground = _ground(places, open_key_ring(places.keys), "ledger-stats")
+        except ActRefused as no:
+            return no.answer
     stats = read_stats(places.ledger, now_ms=now_ms())
     halt = standing_halt(places.ledger)
     ballast = Ballast(places.ledger)
+    bounds = None if ground.profile is None else ground.profile.ledger.capacity
     room = Room(
-        fills=fills(stats.holdings, profile.ledger.capacity),
+        fills=() if bounds is None else fills(stats.holdings, bounds),
         outlook=None
-        if stats.growth is None
-        else outlook(stats.holdings, profile.ledger.capacity, stats.growth),
+        if bounds is None or stats.growth is None
+        else outlook(stats.holdings, bounds, stats.growth),
         has_ballast=ballast.stands,
         free_bytes=ballast.free_bytes(),
     )
@@ -121,10 +144,12 @@ def ledger_stats(profile_path: Path) -> Answer:
         "stats": numbers,
         "lines": _lines(stats, room, None if halt is None else halt.word),
     }
-    issuer, say, damage = _issuer(profile, stats.ledger_id), "", _damage(places)
+    ground, damage = replace(ground, ledger_id=ground.ledger_id or stats.ledger_id), _damage(places)
+    say = ground.unread
     if damage is not None:
-        say, more["damaged"] = f"{CODES['found'].say} {damaged_say(damage)}", damage.reason
-    return Answer(issuer=issuer, code="found", mode=profile.mode, say=say, more=more)
+        said, more["damaged"] = f"{CODES['found'].say} {damaged_say(damage)}", damage.reason
+        say = f"{said} {say}".rstrip()
+    return Answer(issuer=ground.issuer, code="found", mode=ground.mode, say=say, more=more)
 
 
 def _damage(places: Places) -> LedgerCorrupt | None:

@@ -6,26 +6,25 @@ Next: `issuer.activation`.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from issuer import answering
-from issuer.activation import BeforeMoved, Change, commit_change, common_of, forget_old
+from issuer.activation import BeforeMoved, Change, commit_change, forget_old
 from issuer.backup import shipped
-from issuer.caller import Caller, CallerKind, local_caller, nameless_caller, refuse_agent
 from issuer.clock import instant_text, now_ms
 from issuer.commands.edge import at_the_edge
 from issuer.commands.looking import swept
 from issuer.errors import SetupError
-from issuer.flow.stops import suspended_names
-from issuer.house import ID_SHOWN, Visit
+from issuer.flow.refusing import RefusedError
+from issuer.grounds import Ground, ground_in
+from issuer.house import Visit
 from issuer.operations.registry import Handed
 from issuer.places import Places
-from issuer.profile import Profile, ProfileRefused
-from issuer.revised import REVISION, RevisedLedger, in_force
+from issuer.profile import ProfileRefused
+from issuer.revised import in_force
 from issuer.revisions import (
     PREFIX_DIGITS_MIN,
     OwnerFiles,
@@ -34,19 +33,18 @@ from issuer.revisions import (
     read_draft,
     stored_revisions,
 )
-from issuer.terms import profile_in, terms_of
+from issuer.sealing import KeyRing
+from issuer.terms import terms_of
 from issuer.trail import Changed, activations, authority_changes
+from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given
 from issuer.wire import Answer
 from issuer.wire.codes import CODES
 from issuer.wiring import current_keys, open_ledger, registered_sinks
-from ledger.authority import StopKind
-from ledger.changes import Step
-from ledger.errors import Fault, LedgerUnavailable
-from ledger.model import AttributeValue, InstantMs, Transition, TransitionName
-from ledger.port import Verdict, View
+from ledger.errors import LedgerUnavailable
+from ledger.model import InstantMs
 from ledger.refusals import Refusal, RefusalCode
 from ledger.sqlite import SqliteLedger
-from policies import ActFacts, BundleRefused, EngineUnfit, may_act
+from policies import BundleRefused, EngineUnfit
 
 TURNS_MAX: Final = 3
 """How often an activation is told anew against what is in force, where others activate at the same time."""
@@ -58,40 +56,24 @@ _UNUSABLE = (ProfileRefused, BundleRefused, EngineUnfit, SetupError, ValueError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Desk:
-    """What an activation works with; `profile` is that of the revision in force, and says who calls."""
+    """What an activation works with; `ground` is what is in force, and says who calls."""
 
     places: Places
     ledger: SqliteLedger
-    profile: Profile
-    caller: Caller
+    ground: Ground
+    gate: Gate
+    act: Act
     before: str | None
-    known: OwnerFiles | None
+    adapters: Handed = field(default_factory=lambda: MappingProxyType({}))
+    observe: Callable[[str], None] = lambda _step: None
 
     def answer(self, code: str, *, say: str = "", more: dict[str, object] | None = None) -> Answer:
-        issuer = f"{self.profile.name}/{self.ledger.ledger_id[ID_SHOWN]}"
         say = say or CODES[code].say
-        return Answer(issuer=issuer, code=code, mode=self.profile.mode, say=say, more=more or {})
+        return Answer(issuer=self.ground.issuer, code=code, mode=self.ground.mode, say=say, more=more or {})
 
-    def refused(self, refusal: Refusal, *, say: str = "") -> Answer:
+    def refused(self, given: Given, refusal: Refusal, *, say: str = "") -> Answer:
         """Put a no on record, and answer it."""
-        said: dict[str, AttributeValue] = {
-            **common_of(self.profile),
-            "permit.command": _COMMAND,
-            "permit.refusal": str(refusal.code),
-        }
-        if self.before is not None:
-            said[REVISION] = self.before
-        if refusal.field is not None:
-            said["permit.refusal.field"] = refusal.field
-        transition = Transition(name=TransitionName.REFUSED, story=self.ledger.ledger_id, attributes=said)
-
-        def decide(_view: View, _now: InstantMs) -> Verdict[None]:
-            return Verdict(value=None, steps=(Step(transition=transition),))
-
-        with suppress(Fault):  # the no stands all the same
-            RevisedLedger(self.ledger, None).record(decide)
-        named = {} if refusal.field is None else {"field": refusal.field}
-        return self.answer(str(refusal.code), say=answering.refusal_say(refusal, say), more=dict(named))
+        return ActRefused(given, _COMMAND, refusal, say).recorded(self.ledger).answer
 
 
 def activate(
@@ -101,10 +83,11 @@ def activate(
     adapters: Handed = MappingProxyType({}),
     clock: Callable[[], InstantMs] = now_ms,
     observe: Callable[[str], None] = lambda _step: None,
+    act: Act = UNSIGNED,
 ) -> Answer:
     """Put the files beside the profile in force, or with `revision` those of an earlier one (at least 8 digits of it).
 
-    `observe` is told each step before it is done.
+    `observe` is told each step before it is done. A signature in `act` is over a statement that names the digest.
 
     Raises:
         ProfileRefused, BundleRefused, EngineUnfit, SetupError, ValueError: the files cannot be used; the no is on
@@ -117,7 +100,10 @@ def activate(
     try:
         for _turn in range(TURNS_MAX):
             try:
-                return _activated(_desk(places, ledger), revision, adapters, observe)
+                return _activated(
+                    replace(_desk(places, ring, ledger, act, clock), adapters=adapters, observe=observe),
+                    revision,
+                )
             except BeforeMoved:
                 continue
         say = "Others activate at the same time; look at `issuer revisions`, and try again."
@@ -126,89 +112,89 @@ def activate(
         ledger.close()
 
 
-def _desk(places: Places, ledger: SqliteLedger) -> _Desk:
-    before = ledger.read(in_force)
-    known: OwnerFiles | None = None
-    if before is not None:
-        with suppress(LedgerUnavailable):
-            known = load_snapshot(places, before)
-    # Who calls is told by what is in force: a draft must not name its own owner. Without that it is told by no name.
-    profile = profile_in(read_draft(places, policies=False) if known is None else known, places)
-    return _Desk(
-        places=places,
-        ledger=ledger,
-        profile=profile,
-        caller=nameless_caller() if known is None and before is not None else local_caller(profile),
-        before=before,
-        known=known,
-    )
+def activation_statement(
+    profile_path: Path,
+    person: str,
+    revision: str | None = None,
+    *,
+    clock: Callable[[], InstantMs] = now_ms,
+) -> str:
+    """Return what `person` signs to put these files in force: their digest stands in it, so no others come in under it.
 
-
-def _refuse_by_policy(desk: _Desk) -> Refusal | None:
-    """Refuse a person whom the policies in force do not let activate, where some policy names that (POL-01).
-
-    Policies in force that cannot be read by this release are no obstacle in ordinary mode: this is what replaces them.
+    Raises:
+        RefusedError: nobody of that name is in force, or no such revision is stored.
+        ProfileRefused, SetupError: the files cannot be read.
+        Fault: the ledger cannot be read.
     """
-    if desk.caller.kind is not CallerKind.PERSON or desk.known is None:
-        return None
-    if (StopKind.PERSON, desk.caller.name) in desk.ledger.read(suspended_names):
-        return Refusal(code=RefusalCode.FORBIDDEN, field=_COMMAND)
+    places = Places(profile_path.absolute())
+    ring = current_keys(places, clock=clock)
+    ledger = open_ledger(places, ring, clock=clock)
     try:
-        terms = terms_of(desk.known, desk.places, operations=False)
-    except _UNUSABLE:
-        return (
-            None
-            if desk.profile.mode == "ordinary"
-            else Refusal(code=RefusalCode.POLICY_ERROR, field=_COMMAND)
-        )
-    if not terms.bundle.names_action(_COMMAND):
-        return None
-    facts = ActFacts(person=desk.caller.name, action=_COMMAND, command=_COMMAND, now_ms=now_ms())
-    decision = may_act(terms.bundle, terms.directory, facts)
-    if decision.allowed:
-        return None
-    return Refusal(
-        code=RefusalCode.POLICY_ERROR if decision.errors else RefusalCode.FORBIDDEN, field=_COMMAND
-    )
+        desk = _desk(places, ring, ledger, UNSIGNED, clock)
+        found = read_draft(places) if revision is None else _stored(desk, revision)
+        if isinstance(found, Refusal):
+            raise RefusedError(found.code, field=found.field)
+        return desk.gate.statement(_arguments(found), person)
+    finally:
+        ledger.close()
 
 
-def _activated(desk: _Desk, revision: str | None, adapters: Handed, observe: Callable[[str], None]) -> Answer:
-    no = refuse_agent(desk.caller) or _refuse_by_policy(
-        desk
-    )  # whose signature it takes is to be asked here as well
-    if no is not None:
-        return desk.refused(no)
-    observe("read")
-    found = read_draft_or_refuse(desk) if revision is None else _stored(desk, revision)
-    if isinstance(found, Answer):
-        return found
-    observe("judge")
+def _arguments(files: OwnerFiles) -> dict[str, object]:
+    """Return what a statement of an activation says: the digest alone, whichever way the files were named."""
+    return {"revision": files.digest}
+
+
+def _desk(
+    places: Places, ring: KeyRing, ledger: SqliteLedger, act: Act, clock: Callable[[], InstantMs]
+) -> _Desk:
+    before = ledger.read(in_force)
+    ground = ground_in(places, ledger, is_strict=act.is_strict)
+    gate = Gate(command=_COMMAND, ground=ground, places=places, ring=ring, ledger=ledger, now=clock)
+    return _Desk(places=places, ledger=ledger, ground=ground, gate=gate, act=act, before=before)
+
+
+def _activated(desk: _Desk, revision: str | None) -> Answer:
     try:
-        terms = terms_of(found, desk.places, adapters=adapters)
+        given = desk.gate.first(desk.act)
+        desk.observe("read")
+        found = _read_or_refuse(desk, given) if revision is None else _stored(desk, revision)
+        if isinstance(found, Refusal):
+            return desk.refused(given, found, say=_stored_say(found, revision or ""))
+        given = desk.gate.whole(desk.act, _arguments(found))
+        return _put_in_force(desk, given, found, revision)
+    except ActRefused as no:
+        return no.recorded(desk.ledger).answer
+
+
+def _put_in_force(desk: _Desk, given: Given, found: OwnerFiles, asked: str | None) -> Answer:
+    desk.observe("judge")
+    try:
+        terms = terms_of(found, desk.places, adapters=desk.adapters)
         registered_sinks(terms.profile, desk.ledger)
     except _UNUSABLE:
-        desk.refused(Refusal(code=RefusalCode.MALFORMED, field="revision"))
+        desk.refused(given, Refusal(code=RefusalCode.MALFORMED, field="revision"))
         raise
-    observe("keep")
+    desk.observe("keep")
     made = keep_snapshot(desk.places, found)
     if found.digest == desk.before and not made:
         say = f"The revision {found.digest[:PREFIX_DIGITS_MIN]} is in force already."
-        return desk.refused(Refusal(code=RefusalCode.NOTHING_TO_CHANGE, field="revision"), say=say)
-    files = found.differing(desk.known)
+        return desk.refused(given, Refusal(code=RefusalCode.NOTHING_TO_CHANGE, field="revision"), say=say)
+    files = found.differing(desk.ground.files)
     change = Change(
         revision=found.digest,
         before=desk.before,
         files=files if found.digest != desk.before else (),
         bundle=terms.bundle.digest,
-        reason=_reason(found.digest, desk.before, revision),
+        reason=_reason(found.digest, desk.before, asked),
     )
-    observe("commit")
-    sequence = commit_change(
-        desk.ledger, change, {**common_of(desk.profile), "permit.caller": desk.caller.name}
-    )
-    observe("committed")
+    desk.observe("commit")
+    try:
+        sequence = commit_change(desk.ledger, change, given.attributes, given.signed)
+    except RefusedError as no:
+        return desk.refused(given, no.refusal)
+    desk.observe("committed")
     forget_old(desk.places, desk.ledger)
-    unshipped = shipped(terms.profile, desk.ledger, sequence)
+    unshipped = shipped(registered_sinks(terms.profile, desk.ledger), desk.ledger, sequence)
     say = CODES["activated"].say
     if unshipped is not None:
         say = f"{say} The audit sink has not taken note of it yet ({unshipped})"
@@ -224,28 +210,31 @@ def _reason(revision: str, before: str | None, asked: str | None) -> str:
     return "files" if asked is None else "stored"
 
 
-def read_draft_or_refuse(desk: _Desk) -> OwnerFiles:
+def _read_or_refuse(desk: _Desk, given: Given) -> OwnerFiles:
     """Return the files beside the profile; raises what is wrong with them, after the no is on record."""
     try:
         return read_draft(desk.places)
     except _UNUSABLE:
-        desk.refused(Refusal(code=RefusalCode.MALFORMED, field="revision"))
+        desk.refused(given, Refusal(code=RefusalCode.MALFORMED, field="revision"))
         raise
 
 
-def _stored(desk: _Desk, prefix: str) -> OwnerFiles | Answer:
-    """Return the one stored revision whose digest begins so and that was in force before, or the answer of the no."""
+def _stored(desk: _Desk, prefix: str) -> OwnerFiles | Refusal:
+    """Return the one stored revision whose digest begins so and that was in force before, or the no."""
     if not (PREFIX_DIGITS_MIN <= len(prefix) <= 64 and _DIGITS.issuperset(prefix)):  # noqa: PLR2004 - hex digits of SHA-256
-        say = f"A revision is named by at least {PREFIX_DIGITS_MIN} digits of its digest, from `issuer revisions`."
-        return desk.refused(Refusal(code=RefusalCode.MALFORMED, field="revision"), say=say)
+        return Refusal(code=RefusalCode.MALFORMED, field="revision")
     # A folder may have been put there by anybody; that it was in force is told by the trail.
     once = desk.ledger.read(lambda view: {one.revision for one in activations(view)})
     found = [one for one in stored_revisions(desk.places) if one.startswith(prefix) and one in once]
     if len(found) != 1:
-        what = "Two stored revisions begin" if found else "No stored revision begins"
-        say = f"{what} with {prefix}; look at `issuer revisions`."
-        return desk.refused(Refusal(code=RefusalCode.UNKNOWN_REFERENCE, field="revision"), say=say)
+        return Refusal(code=RefusalCode.UNKNOWN_REFERENCE, field="revision")
     return load_snapshot(desk.places, found[0])
+
+
+def _stored_say(no: Refusal, prefix: str) -> str:
+    if no.code is RefusalCode.MALFORMED:
+        return f"A revision is named by at least {PREFIX_DIGITS_MIN} digits of its digest, from `issuer revisions`."
+    return f"There is not exactly one stored revision that begins with {prefix}; look at `issuer revisions`."
 
 
 def revisions(visit: Visit, places: Places) -> Answer:

@@ -1,7 +1,8 @@
 """Who may give which command: one table, asked at the edge before anything of a command runs (SEC-02, POL-01).
 
 Rules, in order:
-  1. a credential that was presented is the one on record   2. a signature that was presented is good
+  1. a credential that was presented is the one on record   2. a signature that was presented is good, in time, not used
+  before, and by a key that is not revoked; asked here in a read, and by the act again under the lock
   3. a host or an actor asks for permits, uses them and looks at its own, and nothing else   4. in strict, a
   person's act is signed by that person   5. the policies of the owner allow it: always asked in strict; in ordinary
   where the caller is a person of the profile and some policy names the action, so that bundles of earlier releases
@@ -22,6 +23,7 @@ from issuer.flow.decide import error_words
 from issuer.flow.prepare import refuse_unserved
 from issuer.flow.reference import effect_reference, find_effect
 from issuer.flow.refusing import RefusedError
+from issuer.flow.signed_act import refuse_used
 from issuer.flow.stops import directory_now
 from issuer.house import Visit
 from ledger.errors import Broken
@@ -143,6 +145,11 @@ def demand_role(visit: Visit) -> None:
             raise RefusedError(no.code)
     if visit.trouble is not None:  # 2
         raise RefusedError(visit.trouble.code, field=visit.trouble.field)
+    signed = visit.signed
+    if signed is not None:
+        used = visit.house.ledger.read(lambda view: refuse_used(view, signed, visit.house.now()))
+        if used is not None:
+            raise RefusedError(used.code, field=used.field)
     no = None if demand.agents else refuse_agent(visit.caller)  # 3
     if no is not None:
         raise RefusedError(no.code, field=no.field)

@@ -3,12 +3,14 @@
 The core writes the statement, a person signs it with the own OpenSSH key, and it comes back with the command. Its last
 line is canonical JSON with everything in it, and the lines above are made from that line alone: what a person reads and
 what a machine compares cannot differ. In order:
-  1. the statement is one that this core could have written, byte for byte   2. it is for this ledger, this command and
-  exactly these arguments   3. its challenge is ours and in time   4. a key of the person that it names signed it
-  5. under the lock, in the act's own transaction: still in time, the key not revoked, the challenge not used before;
-  and from there on it is used.
+  1. the statement is one that this core could have written, byte for byte   2. it is for this ledger in this epoch,
+  for this command and exactly these arguments   3. its challenge is ours and in time   4. a key of the person that it
+  names signed it   5. under the lock, in the act's own transaction: still in time, the key not revoked, the challenge
+  not used before; and from there on it is used.
 A signature for another act, another ledger, another namespace or another person says nothing here. Environment,
-payload and arguments never take the place of one.
+payload and arguments never take the place of one. A restore loses which challenges were used since, so it begins an
+epoch, and no statement of another epoch counts (LED-08).
+An act may come without an open issuer (`issuer.desk`), so all of this asks for is a `Signing`.
 Next: `issuer.commands.roles` says which commands need one; `issuer.commands.edge` refuses.
 """
 
@@ -16,7 +18,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -25,13 +27,14 @@ from issuer.clock import instant_text
 from issuer.flow.refusing import RefusedError
 from issuer.house import House, Signed, SignedText, Visit
 from issuer.ids import random_bytes
-from issuer.sealing import Purpose
-from issuer.sealing.ssh_signature import SignatureRefused, signer_of
+from issuer.profile import Profile
+from issuer.sealing import KeyRing, Purpose
+from issuer.sealing.ssh_signature import SignatureRefused, SshKey, signer_of
 from ledger.authority import Ruling, RulingKind
 from ledger.canonical import canonical_bytes, parse_strict
 from ledger.changes import ChallengesDropped, Change, RulingMade
-from ledger.errors import Malformed
-from ledger.model import InstantMs
+from ledger.errors import Fault, Malformed
+from ledger.model import InstantMs, LedgerId
 from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 
@@ -47,7 +50,47 @@ DROPPED_MAX: Final = 1000
 _NONCE_BYTES: Final = 16
 _DOMAIN: Final = b"permit-issuer/act-challenge/v1\x00"
 _TITLE: Final = "permit-issuer act, version 1"
-_MEMBERS: Final = ("issuer", "ledger", "command", "arguments", "who", "since", "until", "challenge", "mac")
+_HEAD: Final = ("issuer", "ledger", "epoch", "command")
+_MEMBERS: Final = (*_HEAD, "arguments", "who", "since", "until", "challenge", "mac")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signing:
+    """What statements are made and judged by, in an open issuer or without one.
+
+    Attributes:
+        epoch: that of the ledger; 1 and up.
+        people: every person of the revision in force, with the registered keys.
+        now: the clock, in milliseconds.
+    """
+
+    issuer: str
+    ledger_id: LedgerId
+    epoch: int
+    ring: KeyRing
+    people: Mapping[str, tuple[SshKey, ...]]
+    now: Callable[[], InstantMs]
+
+
+def people_of(profile: Profile) -> Mapping[str, tuple[SshKey, ...]]:
+    """Return every person of a profile, with the registered keys."""
+    return {name: tuple(profile.keys.get(name, ())) for name in profile.people}
+
+
+def signing_of(house: House) -> Signing:
+    """Return what statements of an open issuer are judged by.
+
+    Raises:
+        Fault: the ledger cannot be read, so nobody knows its epoch.
+    """
+    return Signing(
+        issuer=house.issuer,
+        ledger_id=house.ledger.ledger_id,
+        epoch=house.ledger.read(lambda view: view.head()).epoch,
+        ring=house.ring,
+        people=people_of(house.profile),
+        now=house.now,
+    )
 
 
 def said_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
@@ -66,27 +109,28 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-def act_statement(house: House, command: str, arguments: Mapping[str, object], person: str) -> str:
+def act_statement(signing: Signing, command: str, arguments: Mapping[str, object], person: str) -> str:
     """Return the text that `person` has to sign for one act, with a fresh challenge.
 
     Raises:
         RefusedError: `unknown_reference`: the profile has no such person.
         Malformed: an argument has no canonical form.
     """
-    if person not in house.profile.people:
+    if person not in signing.people:
         raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="as")
-    now, nonce = house.now(), random_bytes(_NONCE_BYTES).hex()
+    now, nonce = signing.now(), random_bytes(_NONCE_BYTES).hex()
     until = now + CHALLENGE_MS_MAX
     body: dict[str, object] = {
-        "issuer": house.issuer,
-        "ledger": house.ledger.ledger_id,
+        "issuer": signing.issuer,
+        "ledger": signing.ledger_id,
+        "epoch": signing.epoch,
         "command": command,
         "arguments": said_arguments(arguments),
         "who": person,
         "since": now,
         "until": until,
         "challenge": nonce,
-        "mac": _mac(house, nonce, now, until),
+        "mac": _mac(signing, nonce, now, until),
     }
     return _text(body)
 
@@ -98,7 +142,7 @@ def _text(body: Mapping[str, object]) -> str:
         raise Malformed("wrong_type", "arguments", "a statement's arguments are an object")
     lines = [
         _TITLE,
-        *(f"{name}: {_shown(body[name])}" for name in ("issuer", "ledger", "command")),
+        *(f"{name}: {_shown(body[name])}" for name in _HEAD),
         *(f"argument {_shown(name)}: {_shown(arguments[name])}" for name in sorted(arguments)),
         f"who: {_shown(body['who'])}",
         f"since: {_instant(body['since'])}",
@@ -119,9 +163,9 @@ def _instant(value: object) -> str:
     return instant_text(InstantMs(value))
 
 
-def _mac(house: House, nonce: str, since: int, until: int) -> str:
-    said = canonical_bytes([house.ledger.ledger_id, nonce, since, until])
-    return hmac.digest(house.ring.subkey(Purpose.CHALLENGES), _DOMAIN + said, "sha256").hex()
+def _mac(signing: Signing, nonce: str, since: int, until: int) -> str:
+    said = canonical_bytes([signing.ledger_id, signing.epoch, nonce, since, until])
+    return hmac.digest(signing.ring.subkey(Purpose.CHALLENGES), _DOMAIN + said, "sha256").hex()
 
 
 def with_signature(visit: Visit, text: SignedText, arguments: Mapping[str, object]) -> Visit:
@@ -130,15 +174,27 @@ def with_signature(visit: Visit, text: SignedText, arguments: Mapping[str, objec
     A host or an actor stays what it is: a person's signature does not lend it a person's rights (SEC-02).
     """
     try:
-        signed = _verified(visit.house, visit.command, said_arguments(arguments), text)
-    except RefusedError as no:
-        return replace(visit, trouble=no.refusal)
-    except (Malformed, OverflowError, ValueError):
-        return replace(visit, trouble=_refusal("statement"))
+        signed = verified(signing_of(visit.house), visit.command, arguments, text)
+    except Fault:  # nobody knows the epoch; the refusal meets the same fault, and the answer names it
+        signed = _refusal("epoch")
+    if isinstance(signed, Refusal):
+        return replace(visit, trouble=signed)
     if visit.caller.is_agent:
         return replace(visit, signed=signed)
     caller = person_caller(visit.house.profile, signed.person, visit.caller.account)
     return replace(visit, caller=caller, signed=signed)
+
+
+def verified(
+    signing: Signing, command: str, arguments: Mapping[str, object], text: SignedText
+) -> Signed | Refusal:
+    """Judge 1 to 4: return who signed, or `signature_refused` with what is wrong; 5 is `refuse_used`'s."""
+    try:
+        return _verified(signing, command, said_arguments(arguments), text)
+    except RefusedError as no:
+        return no.refusal
+    except (Malformed, OverflowError, ValueError):
+        return _refusal("statement")
 
 
 def _refusal(field: str) -> Refusal:
@@ -150,22 +206,23 @@ def _demand(field: str, *, holds: bool) -> None:
         raise RefusedError(RefusalCode.SIGNATURE_REFUSED, field=field)
 
 
-def _verified(house: House, command: str, arguments: Mapping[str, object], text: SignedText) -> Signed:
+def _verified(signing: Signing, command: str, arguments: Mapping[str, object], text: SignedText) -> Signed:
     body = _body(text.statement)  # 1
-    _demand("ledger", holds=body["ledger"] == house.ledger.ledger_id)  # 2
+    _demand("ledger", holds=body["ledger"] == signing.ledger_id)  # 2
+    _demand("epoch", holds=type(body["epoch"]) is int and body["epoch"] == signing.epoch)
     _demand("command", holds=body["command"] == command)
     _demand("arguments", holds=canonical_bytes(body["arguments"]) == canonical_bytes(dict(arguments)))
     nonce, since, until, mac = body["challenge"], body["since"], body["until"], body["mac"]  # 3
     if type(nonce) is not str or type(since) is not int or type(until) is not int or type(mac) is not str:
         raise RefusedError(RefusalCode.SIGNATURE_REFUSED, field="statement")
-    ours = hmac.compare_digest(mac.encode(), _mac(house, nonce, since, until).encode())
+    ours = hmac.compare_digest(mac.encode(), _mac(signing, nonce, since, until).encode())
     _demand("challenge", holds=ours and 0 < until - since <= CHALLENGE_MS_MAX)
-    _demand("expired", holds=house.now() < until)
+    _demand("expired", holds=signing.now() < until)
     person = str(body["who"])  # 4
-    _demand("person", holds=person in house.profile.people)
+    _demand("person", holds=person in signing.people)
     statement = text.statement.encode()
     try:
-        key = signer_of(statement, text.signature, house.profile.keys.get(person, ()))
+        key = signer_of(statement, text.signature, signing.people[person])
     except SignatureRefused as refused:
         raise RefusedError(RefusalCode.SIGNATURE_REFUSED, field=str(refused.reason)) from None
     return Signed(
@@ -189,6 +246,20 @@ def _body(statement: str) -> dict[str, object]:
     return body
 
 
+def refuse_used(view: View, signed: Signed, now: InstantMs) -> Refusal | None:
+    """Refuse what only the ledger tells of a signature: it is over, was used, or its key was revoked (5).
+
+    The edge asks it in a read for every command, before anything outside the ledger changes; `once` under the lock.
+    """
+    if now >= signed.until_ms:
+        return _refusal("expired")
+    if view.ruling(RulingKind.CHALLENGE, signed.challenge) is not None:
+        return _refusal("replayed")
+    if view.ruling(RulingKind.KEY, signed.key) is not None:
+        return _refusal("key")
+    return None
+
+
 def acting(
     visit: Visit, decide: Callable[[View, InstantMs], Verdict[T]]
 ) -> Callable[[View, InstantMs], Verdict[T]]:
@@ -196,14 +267,20 @@ def acting(
 
     An act that is refused uses no challenge, since nothing happened: the same statement may be given again in time.
     """
-    signed = visit.signed
+    return once(visit.signed, decide)
+
+
+def once(
+    signed: Signed | None, decide: Callable[[View, InstantMs], Verdict[T]]
+) -> Callable[[View, InstantMs], Verdict[T]]:
+    """Return `decide` as `acting` does, for an act that comes without an open issuer."""
     if signed is None:
         return decide
 
-    def once(view: View, now: InstantMs) -> Verdict[T]:
-        _demand("expired", holds=now < signed.until_ms)
-        _demand("replayed", holds=view.ruling(RulingKind.CHALLENGE, signed.challenge) is None)
-        _demand("key", holds=view.ruling(RulingKind.KEY, signed.key) is None)
+    def decided(view: View, now: InstantMs) -> Verdict[T]:
+        no = refuse_used(view, signed, now)
+        if no is not None:
+            raise RefusedError(no.code, field=no.field)
         verdict = decide(view, now)
         if verdict.refusal is not None or not verdict.steps:
             return verdict
@@ -211,7 +288,7 @@ def acting(
         changes = (*first.changes, *_used(view, signed, now))
         return replace(verdict, steps=(replace(first, changes=changes), *verdict.steps[1:]))
 
-    return once
+    return decided
 
 
 def _used(view: View, signed: Signed, now: InstantMs) -> tuple[Change, ...]:

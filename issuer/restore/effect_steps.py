@@ -156,10 +156,11 @@ class EffectSteps:
         """Return what issuing took: slots of the tasks, and where no person approved also bounds of the class."""
         path = self._tasks.path(effect.task_id)
         takes = slot_takes(path, effect)
-        bounds = self._plan.profile.classes.get(effect.action_class)
-        if bounds is None or story.attributes.get("permit.tier") != Tier.ISSUE:
+        profile = self._plan.profile
+        bounds = None if profile is None else profile.classes.get(effect.action_class)
+        if profile is None or bounds is None or story.attributes.get("permit.tier") != Tier.ISSUE:
             return takes
-        issued = local_time(story.permitted_ms or self._now, self._plan.profile.timezone)
+        issued = local_time(story.permitted_ms or self._now, profile.timezone)
         return (*class_takes(bounds, effect, path, issued.day), *takes)
 
     def end_open_admissions(self) -> None:

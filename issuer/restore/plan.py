@@ -9,6 +9,9 @@ from typing import Final
 from issuer.profile import Profile
 from issuer.restore.retold import Retold
 from issuer.restore.sinks import SinkSeen, SinkState
+from issuer.revised import REVISION
+from issuer.revisions import NO_REVISION
+from issuer.unopened import Given
 from ledger.model import AttributeValue, EffectId, Position
 
 REASON: Final = "restored"
@@ -23,15 +26,19 @@ class Plan:
         base: the last span of the backup.
         epoch: the one that begins.
         retold: what the sinks saw after the backup.
-        caller: who restores.
+        given: what is in force, who restores, and whose signature it uses.
     """
 
     base: Position
     epoch: int
     sinks: tuple[SinkSeen, ...]
     retold: Retold
-    profile: Profile
-    caller: str
+    given: Given
+
+    @property
+    def profile(self) -> Profile | None:
+        """The profile in force; None where nothing says it, and then no bound is known and no sink is required."""
+        return self.given.ground.profile
 
     @property
     def is_complete(self) -> bool:
@@ -58,8 +65,4 @@ class Outcome:
 
 def common(plan: Plan) -> dict[str, AttributeValue]:
     """Return what every span of a restore says."""
-    return {
-        "permit.mode": plan.profile.mode,
-        "permit.caller": plan.caller,
-        "permit.revision": plan.profile.digest,
-    }
+    return {**plan.given.attributes, REVISION: plan.given.ground.revision or NO_REVISION}

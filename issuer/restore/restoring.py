@@ -1,31 +1,37 @@
 """Restoring a ledger, step by step; until the last one nothing of the old ledger has changed.
 
 Rules: LED-08, LED-04, ADM-06. In order:
+  0. a host or an actor restores nothing; without a signature strict mode and the policies in force are asked
   1. the backup's name is free of doubt: its file is copied, and the copy is what is judged and used
   2. nobody else has the ledger open, and the writers' lock is held to the end
-  3. the copy is this issuer's, whole, and passes the full check
+  3. the copy is this issuer's, whole, and passes the full check; a signature is over its last span, and is judged here
   4. each sink is read and held against it   5. the clock is behind neither
   6. the first transaction of the new epoch, in the copy   7. the full check, again
   8. the copy takes the old ledger's place   9. sinks that cannot go on are begun anew
   10. the sinks acknowledge the new epoch.
+Sinks, bounds and caller are those of the revision in force in the ledger that is replaced; where that cannot be read,
+of the backup's; and where nothing says it, no sink counts as required, so that everything is frozen (`issuer.grounds`).
 Next: `issuer.commands.backup`.
 """
 
 import os
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from audit import SinkUnavailable
 from audit import create as create_jsonl
 from issuer.backup import shipped
-from issuer.caller import local_caller
 from issuer.checking import checked_file, note_restored
 from issuer.clock import now_ms
+from issuer.flow.refusing import RefusedError
+from issuer.flow.signed_act import once
+from issuer.grounds import Ground, ground_in, looked_at, sinks_in_force
 from issuer.instance import living_instances
 from issuer.places import Places
-from issuer.profile import Profile, load_profile
+from issuer.profile import Profile
 from issuer.restore.exchange import cleared, exchange, move_aside
 from issuer.restore.plan import Outcome, Plan
 from issuer.restore.retold import Retold
@@ -33,9 +39,13 @@ from issuer.restore.sinks import SinkSeen, look_at_sink
 from issuer.restore.steps import first_steps
 from issuer.sealing import KeyRing, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
-from issuer.wiring import open_ledger, own_ledger, registered_sinks
+from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given, on_record
+from issuer.wiring import open_ledger, own_ledger
+from ledger.authority import RulingKind
 from ledger.errors import LedgerCorrupt, LedgerUnavailable
-from ledger.model import InstantMs, Position
+from ledger.model import InstantMs, Position, Tier
+from ledger.port import Ledger
+from ledger.refusals import Refusal, RefusalCode
 from ledger.sqlite import SqliteLedger
 from ledger.sqlite.copying import copied
 from ledger.sqlite.head import epoch_said, head_of_copy
@@ -45,6 +55,7 @@ from ledger.sqlite.store import LOCK_SUFFIX
 from ledger.timekeeping import CLOCK_BACKWARD_TOLERANCE_MS
 from ledger.tree import Frontier
 
+COMMAND: Final = "ledger-restore"
 _NOT_WHOLE: Final = "Nothing was restored; try an earlier backup."
 
 
@@ -60,7 +71,7 @@ class Restored:
         unshipped: why the sinks have not acknowledged the new epoch yet, or None.
     """
 
-    profile: Profile
+    ground: Ground
     ledger_id: str
     base: Position
     epoch: int
@@ -78,25 +89,100 @@ def restore(
     *,
     clock: Callable[[], InstantMs] = now_ms,
     observe: Callable[[str], None] = lambda _step: None,
+    act: Act = UNSIGNED,
 ) -> Restored:
     """Restore the ledger of the issuer whose profile is at `profile_path` from the file `backup`.
 
     `observe` is told each numbered step before it is done.
 
     Raises:
-        ProfileRefused: the profile cannot be read.
+        ActRefused: who calls may not; it is on record where the ledger can be written.
         Fault: nothing was changed, or (from step 8 on) the sentence says what was.
     """
     places = Places(profile_path.absolute())
-    profile = load_profile(places.profile)
     ring = open_key_ring(places.keys)
+    try:
+        return _restored(places, ring, backup, _Means(clock=clock, observe=observe, act=act))
+    except ActRefused as no:
+        raise on_record(no, places, ring) from None
+
+
+def restore_statement(
+    profile_path: Path, person: str, backup: Path, *, clock: Callable[[], InstantMs] = now_ms
+) -> str:
+    """Return what `person` signs for a restore: it names the last span of the backup, so no other comes in under it.
+
+    Raises:
+        RefusedError: nobody of that name is in force.
+        Fault: the backup cannot be read.
+    """
+    places = Places(profile_path.absolute())
+    ring = open_key_ring(places.keys)
+    with tempfile.TemporaryDirectory(prefix="permit-issuer-") as folder:
+        built = Path(folder) / places.ledger.name
+        copied(backup.absolute(), built)
+        head, _tree = _head_of(built, places, ring)
+        with looked_at(places, ring) as current:
+            gate = _gate(places, ring, current, clock, UNSIGNED)
+            if gate.ground.profile is None:
+                gate = _gate_of_copy(gate, built, head.position.epoch)
+            return gate.statement(_arguments(backup, head.position), person)
+
+
+def _arguments(backup: Path, base: Position) -> dict[str, object]:
+    return {"file": str(backup.absolute()), "base": f"{base.epoch}.{base.sequence}"}
+
+
+def _gate(
+    places: Places, ring: KeyRing, ledger: Ledger | None, clock: Callable[[], InstantMs], act: Act
+) -> Gate:
+    ground = ground_in(places, ledger, is_strict=act.is_strict)
+    return Gate(command=COMMAND, ground=ground, places=places, ring=ring, ledger=ledger, now=clock)
+
+
+def _gate_of_copy(gate: Gate, built: Path, epoch: int) -> Gate:
+    """Return the gate of the backup's own revision, where none can be read in the ledger that it replaces.
+
+    No policies are in force then, so only strict asks those of the backup. Strict is what either of the two says.
+    """
+    before = gate.ground
+    copy = open_ledger(gate.places, gate.ring, path=built, clock=gate.now)
+    try:
+        ground = ground_in(gate.places, copy, is_strict=before.mode == "strict")
+    finally:
+        copy.close()
+    ground = replace(ground, ledger_id=gate.ring.ledger_id or "", epoch=before.epoch or epoch)
+    return replace(gate, ground=ground, asks=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Means:
+    clock: Callable[[], InstantMs]
+    observe: Callable[[str], None]
+    act: Act
+
+
+def _restored(places: Places, ring: KeyRing, backup: Path, means: _Means) -> Restored:
     _refuse_living(places)
+    with looked_at(places, ring) as current:
+        gate = _gate(places, ring, current, means.clock, means.act)
+        if gate.ground.profile is not None:
+            gate.first(means.act)  # 0
     places.ledger_folder.mkdir(mode=0o700, exist_ok=True)
     lock = WriterLock(places.ledger.with_name(places.ledger.name + LOCK_SUFFIX))
     with lock.held():
         _refuse_living(places)  # 2
-        work = _Restore(places, profile, ring, clock, observe)
-        return work.done(backup)
+        return _Restore(places, ring, means).done(backup)
+
+
+def _head_of(built: Path, places: Places, ring: KeyRing) -> tuple[Head, Frontier]:
+    try:
+        return head_of_copy(built, own_ledger(ring, places), RingAuthenticator(ring))
+    except LedgerCorrupt as fault:
+        if fault.reason not in {"schema_older", "schema_version"}:
+            raise
+        message = "The backup was made by a release with another schema; restore it with that one."
+        raise LedgerCorrupt(fault.reason, message) from None
 
 
 def _refuse_living(places: Places) -> None:
@@ -107,21 +193,35 @@ def _refuse_living(places: Places) -> None:
         raise LedgerUnavailable("in_use", one if len(living) == 1 else more)
 
 
+def _is_required(profile: Profile | None, name: str) -> bool:
+    sink = None if profile is None else profile.audit.sinks.get(name)
+    return sink is not None and sink.required
+
+
+def _refuse_retold(given: Given, retold: Retold) -> None:
+    """Refuse what only the sinks tell against a restore: the key of its signature was revoked after the backup.
+
+    And what nobody can count: admissions since that took bounds of a class, where no file says which.
+    """
+    if given.signed is not None and f"{RulingKind.KEY}:{given.signed.key}" in retold.stops:
+        raise ActRefused(given, COMMAND, Refusal(code=RefusalCode.SIGNATURE_REFUSED, field="key"))
+    counted = any(story.attributes.get("permit.tier") == Tier.ISSUE for story in retold.admitted())
+    if given.ground.profile is None and counted:
+        say = (
+            "Admissions after the backup took bounds that no file in force says. Bring back profile, policies, "
+            "registries and people's keys as they were activated, and restore then."
+        )
+        raise LedgerUnavailable("revision_unread", say)
+
+
 class _Restore:
-    def __init__(
-        self,
-        places: Places,
-        profile: Profile,
-        ring: KeyRing,
-        clock: Callable[[], InstantMs],
-        observe: Callable[[str], None],
-    ) -> None:
+    def __init__(self, places: Places, ring: KeyRing, means: _Means) -> None:
         self._places = places
-        self._profile = profile
         self._ring = ring
-        self._clock = clock
+        self._clock = means.clock
+        self._observe = means.observe
+        self._act = means.act
         self._floor_ms = 0
-        self._observe = observe
         self._ledger_id = own_ledger(ring, places)
 
     def done(self, backup: Path) -> Restored:
@@ -133,9 +233,10 @@ class _Restore:
         built = cleared(self._places)
         copied(backup.absolute(), built)
         self._observe("check_backup")  # 3
-        head, tree = self._head_of(built)
+        head, tree = _head_of(built, self._places, self._ring)
         self._demand_whole(built, "The backup has a problem", is_copy=True)
-        plan, outcome = self._built(built, head.position, tree)
+        given = self._given(built, backup, head.position)
+        plan, outcome = self._built(built, given, head.position, tree)
         self._observe("check_built")  # 7
         self._demand_whole(built, "What was restored has a problem", is_copy=False)
         self._observe("exchange")  # 8
@@ -145,9 +246,9 @@ class _Restore:
         self._observe("sinks")  # 9
         fresh = tuple(self._begun_anew(plan))
         self._observe("ship")  # 10
-        unshipped = self._shipped()
+        unshipped = self._shipped(given.ground)
         return Restored(
-            profile=self._profile,
+            ground=given.ground,
             ledger_id=self._ledger_id,
             base=plan.base,
             epoch=plan.epoch,
@@ -159,14 +260,13 @@ class _Restore:
             unshipped=unshipped,
         )
 
-    def _head_of(self, built: Path) -> tuple[Head, Frontier]:
-        try:
-            return head_of_copy(built, self._ledger_id, RingAuthenticator(self._ring))
-        except LedgerCorrupt as fault:
-            if fault.reason not in {"schema_older", "schema_version"}:
-                raise
-            message = "The backup was made by a release with another schema; restore it with that one."
-            raise LedgerCorrupt(fault.reason, message) from None
+    def _given(self, built: Path, backup: Path, base: Position) -> Given:
+        """Judge the act by what is in force in the ledger that is replaced, or else by what the backup has."""
+        with looked_at(self._places, self._ring) as current:
+            gate = _gate(self._places, self._ring, current, self._clock, self._act)
+            if gate.ground.profile is None:
+                gate = _gate_of_copy(gate, built, base.epoch)
+            return gate.whole(self._act, _arguments(backup, base))
 
     def _demand_whole(self, path: Path, what: str, *, is_copy: bool) -> None:
         report = checked_file(path, self._ring, is_copy=is_copy)
@@ -176,17 +276,20 @@ class _Restore:
                 "backup_damaged", f"{what} ({first.what} at {first.where}): {first.says} {_NOT_WHOLE}"
             )
 
-    def _built(self, built: Path, base: Position, tree: Frontier) -> tuple[Plan, Outcome]:
+    def _built(self, built: Path, given: Given, base: Position, tree: Frontier) -> tuple[Plan, Outcome]:
         """Give the copy its new epoch, and close it."""
         ledger = open_ledger(self._places, self._ring, path=built, clock=self._now)
         try:
             self._observe("read_sinks")  # 4
-            plan = self._planned(ledger, base, tree)
+            plan = self._planned(ledger, given, base, tree)
             self._observe("clock")  # 5
             self._demand_clock(max(ledger.last_entry_ms, plan.retold.last_ms))
             self._observe("transact")  # 6
+            decide = once(given.signed, lambda view, now: first_steps(plan, view, now))
             try:
-                committed = ledger.transact(lambda view, now: first_steps(plan, view, now), accept_clock=True)
+                committed = ledger.transact(decide, accept_clock=True)
+            except RefusedError as no:
+                raise ActRefused(given, COMMAND, no.refusal) from None
             except ValueError as fault:
                 message = (
                     f"An audit sink holds what cannot have been recorded: {fault}. Nothing was restored."
@@ -196,14 +299,15 @@ class _Restore:
         finally:
             ledger.close()
 
-    def _planned(self, ledger: SqliteLedger, base: Position, tree: Frontier) -> Plan:
+    def _planned(self, ledger: SqliteLedger, given: Given, base: Position, tree: Frontier) -> Plan:
+        profile = given.ground.profile
         # A sink that left or joined the profile since would stop the start, so it stops here, before anything changes.
-        registered_sinks(self._profile, ledger)
+        sinks_in_force(profile, ledger)
         retold = Retold()
         sinks = tuple(
             look_at_sink(
                 registration,
-                required=self._is_required(registration.name),
+                required=_is_required(profile, registration.name),
                 backup=ledger,
                 tree=tree,
                 retold=retold,
@@ -211,18 +315,8 @@ class _Restore:
             for registration in ledger.read(lambda view: view.sinks())
         )
         seen = (base.epoch, epoch_said(self._places.ledger), *(sink.epoch for sink in sinks))
-        return Plan(
-            base=base,
-            epoch=max(seen) + 1,
-            sinks=sinks,
-            retold=retold,
-            profile=self._profile,
-            caller=local_caller(self._profile).name,
-        )
-
-    def _is_required(self, name: str) -> bool:
-        sink = self._profile.audit.sinks.get(name)
-        return sink is not None and sink.required
+        _refuse_retold(given, retold)
+        return Plan(base=base, epoch=max(seen) + 1, sinks=sinks, retold=retold, given=given)
 
     def _now(self) -> InstantMs:
         """Return the clock's instant, and never one before what the backup or a sink has seen."""
@@ -254,9 +348,11 @@ class _Restore:
             begun.append(sink.registration.name)
         return begun
 
-    def _shipped(self) -> str | None:
+    def _shipped(self, ground: Ground) -> str | None:
         ledger = open_ledger(self._places, self._ring, clock=self._clock)
         try:
-            return shipped(self._profile, ledger, ledger.read(lambda view: view.head()).sequence)
+            return shipped(
+                sinks_in_force(ground.profile, ledger), ledger, ledger.read(lambda view: view.head()).sequence
+            )
         finally:
             ledger.close()

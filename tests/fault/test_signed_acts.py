@@ -56,6 +56,7 @@ SIGNED: dict[str, tuple[Act, str]] = {
     "host-token": (lambda one: one.host_token("till"), "credential_issued"),
     "actor-token": (lambda one: one.actor_token("agent-8"), "credential_issued"),
     "clock-accept": (lambda one: one.clock_accept(), "accepted"),
+    "keys-rotate": (lambda one: one.keys_rotate(), "rotated"),
 }
 
 
@@ -80,10 +81,17 @@ def test_in_strict_an_act_needs_its_persons_signature_and_the_trail_names_it(sho
 
 
 def test_every_signed_command_that_exists_is_played_here() -> None:
-    elsewhere = {"reconcile", "acknowledge", "ledger-collect", "task-accept-overrun"}
-    later = {"activate", "keys-rotate", "keys-retire", "keys-revoke", "ledger-backup", "ledger-restore"}
+    elsewhere = {
+        "reconcile",
+        "acknowledge",
+        "ledger-collect",
+        "task-accept-overrun",
+        "keys-retire",
+        "keys-revoke",
+    }
+    at_the_desk = {"activate", "ledger-backup", "ledger-restore"}  # tests.fault.test_desk
     signed = {word for word, demand in COMMANDS.items() if demand.signed}
-    assert signed == set(SIGNED) | elsewhere | later
+    assert signed == set(SIGNED) | elsewhere | at_the_desk
 
 
 @pytest.mark.spec("REC-01", "REC-04", "SEC-02")
@@ -157,6 +165,107 @@ def test_an_act_that_is_refused_uses_no_challenge(shop: Shop) -> None:
     assert shop.issuer.task_freeze("t1").code == "frozen"
     assert act(shop.strict().signed(signature, statement)).code == "thawed"
     refused(shop, "replayed", signature, statement, act)
+
+
+def key_of(issuer: Issuer, state: str) -> str:
+    """Return the id of a key of the ring in this state."""
+    rows = issuer.keys_list().more["keys"]
+    return next(str(row["key"]) for row in rows if row["state"] == state)  # type: ignore[attr-defined]
+
+
+def used(shop: Shop, statement: str) -> bool:
+    """Say whether the ledger remembers the challenge of a statement as used."""
+    kept = shop.issuer._house.ledger.read(lambda view: view.rulings(RulingKind.CHALLENGE))
+    return any(one.name in statement for one in kept)
+
+
+def ring_of(shop: Shop) -> dict[str, bytes]:
+    folder = shop.made.folder / "keys"
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+@pytest.mark.spec("SEC-03", "SEC-02", "APP-01")
+def test_a_key_of_the_ring_is_changed_once_by_one_signature_and_the_ring_stays_as_it_was(
+    tmp_path: Path,
+) -> None:
+    with opened_shop(tmp_path / "f0", policy=WITH_ROLES) as shop:
+        rotate: Act = lambda one: one.keys_rotate()  # noqa: E731 - one act, given thrice
+        statement = shop.strict().stated("u-ana", rotate)
+        signature = shop.sign("u-ana", statement)
+        assert rotate(shop.strict().signed(signature, statement)).code == "rotated"
+        before = ring_of(shop)
+        refused(
+            shop, "challenge", signature, statement, rotate
+        )  # the key that made it is not the active one any more
+        assert used(shop, statement)
+        assert ring_of(shop) == before
+        old = key_of(shop.issuer, "open_only")
+        rows: tuple[tuple[Act, str, str], ...] = (
+            (lambda one: one.keys_retire(old), "retired_now", "replayed"),
+            (lambda one: one.keys_revoke(old), "revoked_now", "challenge"),
+        )
+        for act, code, again in rows:
+            before = ring_of(shop)
+            assert act(shop.strict()).code == "signature_needed"
+            statement = shop.strict().stated("u-ana", act)
+            wrong = shop.sign("otto", statement)
+            assert act(shop.strict().signed(wrong, statement)).code == "signature_refused"
+            assert ring_of(shop) == before
+            signature, at = shop.sign("u-ana", statement), length(shop.issuer)
+            assert act(shop.strict().signed(signature, statement)).code == code
+            told = {entry.attributes["permit.signer"] for entry in trail(shop.issuer, at)}
+            assert told == {"u-ana"}
+            assert used(shop, statement)
+            before = ring_of(shop)
+            refused(shop, again, signature, statement, act)
+            assert ring_of(shop) == before
+
+
+@pytest.mark.spec("SEC-03", "SEC-02")
+def test_who_may_not_activate_changes_no_key_and_neither_does_a_revoked_key(tmp_path: Path) -> None:
+    with opened_shop(tmp_path / "f0", policy=WITH_ROLES) as shop:
+        before = ring_of(shop)
+        act: Act = lambda one: one.keys_rotate()  # noqa: E731 - one act, given twice
+        told = done(shop, shop.strict(), act, "otto")
+        assert (told.code, told.more["field"]) == ("forbidden", "activate")
+        statement = shop.strict().stated("olga", act)
+        signature = shop.sign("olga", statement)
+        assert shop.issuer.revoke("key", "olga").code == "revoked_now"
+        told = act(shop.strict().signed(signature, statement))
+        assert (told.code, told.more["field"]) == ("signature_refused", "key")
+        assert ring_of(shop) == before
+
+
+@pytest.mark.spec("SEC-02", "APP-01")
+def test_a_used_signature_opens_no_look_either(tmp_path: Path) -> None:
+    """Rule 2 is asked of every command, whether or not it takes a transaction of its own."""
+    with opened_shop(tmp_path / "f0", policy=WITH_ROLES) as shop:
+        look: Act = lambda one: one.task_list()  # noqa: E731 - one act, given twice
+        statement = shop.strict().stated("olga", look)
+        signature = shop.sign("olga", statement)
+        assert look(shop.issuer.signed(signature, statement)).code == "found"
+        assert shop.issuer.revoke("key", "olga").code == "revoked_now"
+        told = look(shop.issuer.signed(signature, statement))
+        assert (told.code, told.more["field"]) == ("signature_refused", "key")
+
+
+@pytest.mark.spec("LED-08", "APP-01", "SEC-02")
+def test_a_restore_brings_no_used_signature_back(tmp_path: Path) -> None:
+    folder = tmp_path / "f0"
+    with opened_shop(folder, policy=WITH_ROLES) as shop:
+        file = tmp_path / "backup.sqlite"
+        assert Issuer.ledger_backup(shop.made.profile, file).code == "backed_up"
+        statement = shop.strict().stated("u-ana", GRANT)
+        signature = shop.sign("u-ana", statement)
+        assert GRANT(shop.strict().signed(signature, statement)).code == "granted"
+        shop.issuer.close()
+        assert Issuer.ledger_restore(shop.made.profile, file).code == "restored"
+        with shop.made.open() as issuer:
+            again = dataclasses.replace(shop, issuer=issuer)
+            refused(again, "epoch", signature, statement)
+            forged = edited(statement, epoch=2)
+            refused(again, "challenge", shop.sign("u-ana", forged), forged)
+            assert done(again, again.strict(), GRANT).code == "granted"
 
 
 OTHERS: dict[str, tuple[str, Act]] = {

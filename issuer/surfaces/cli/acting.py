@@ -9,15 +9,27 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 import click
 
 from issuer.surfaces.cli.options import ActOptions
 
 if TYPE_CHECKING:
-    from issuer.api import Issuer
     from issuer.wire import Answer
+
+
+class Signable(Protocol):
+    """An open issuer, or a desk: whatever states an act, and takes it signed."""
+
+    def stated(self, person: str, call: Callable[[Self], object]) -> str:
+        """Return what `person` signs."""
+
+    def signed(self, signature: str, statement: str) -> Self:
+        """Return the handle of one signed act."""
+
+
+T = TypeVar("T", bound=Signable)
 
 _SIGN_S: Final = 120
 """How long a person has for passphrase or touch."""
@@ -25,14 +37,14 @@ _SIGN_S: Final = 120
 _CHARS_MAX: Final = 128 * 1024
 
 
-def statement_of(issuer: "Issuer", run: "Callable[[Issuer], Answer]", act: ActOptions) -> str:
+def statement_of(issuer: T, run: "Callable[[T], Answer]", act: ActOptions) -> str:
     """Return what the person of `--as` has to sign for the command that `run` gives."""
     if act.person is None:
         raise click.UsageError("Say whose act it is: --as PERSON.")
     return issuer.stated(act.person, run)
 
 
-def as_signed(issuer: "Issuer", run: "Callable[[Issuer], Answer]", act: ActOptions) -> "Issuer":
+def as_signed(issuer: T, run: "Callable[[T], Answer]", act: ActOptions) -> T:
     """Return the handle of a signed act, or `issuer` itself where nothing of a signature was said."""
     if act.key is not None:
         statement = statement_of(issuer, run, act)

@@ -2,7 +2,7 @@
 
 import click
 
-from issuer.surfaces.cli.options import Settings, common
+from issuer.surfaces.cli.options import Settings, common, signable
 from issuer.surfaces.cli.running import run_with_issuer
 
 
@@ -21,6 +21,7 @@ def keys_list(settings: Settings) -> None:
 
 
 @keys_group.command("rotate")
+@signable
 @common
 def keys_rotate(settings: Settings) -> None:
     """Make a new active key. Permits of the one before stay valid until they expire."""
@@ -29,6 +30,7 @@ def keys_rotate(settings: Settings) -> None:
 
 @keys_group.command("retire")
 @click.argument("key")
+@signable
 @common
 def keys_retire(settings: Settings, key: str) -> None:
     """Let KEY open no permit any more. History that it signed stays readable."""
@@ -37,6 +39,7 @@ def keys_retire(settings: Settings, key: str) -> None:
 
 @keys_group.command("revoke")
 @click.argument("key")
+@signable
 @common
 def keys_revoke(settings: Settings, key: str) -> None:
     """Revoke the compromised KEY: its permits are void, and what it rightly signed is signed anew."""

@@ -25,7 +25,7 @@ from issuer.surfaces.cli.options import (
 from issuer.surfaces.cli.reconciling import acknowledge, reconcile
 from issuer.surfaces.cli.revisions import activate, revisions
 from issuer.surfaces.cli.revoking import actor_group, freeze, host_group, person_group, revoke, thaw
-from issuer.surfaces.cli.running import run_with_issuer, trouble
+from issuer.surfaces.cli.running import run_at_the_desk, run_with_issuer, trouble
 from issuer.surfaces.cli.tasks import task_group
 from issuer.wire.codes import Exit
 
@@ -263,32 +263,20 @@ def ledger_stats(settings: Settings) -> None:
 
 @ledger.command("backup")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@signable
 @common
 def ledger_backup(settings: Settings, file: Path) -> None:
     """Copy the ledger, while it is in use, to the new FILE. Keys are not in it."""
-    from issuer.surfaces.cli.running import run_with_profile
-
-    def run(profile: Path) -> "Answer":
-        from issuer.commands import ledger_backup as backup
-
-        return backup(profile, file)
-
-    run_with_profile(settings, run)
+    run_at_the_desk(settings, lambda desk: desk.ledger_backup(file))
 
 
 @ledger.command("restore")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@signable
 @common
 def ledger_restore(settings: Settings, file: Path) -> None:
     """Bring the ledger back from the backup FILE, in a new epoch. Earlier permits are void."""
-    from issuer.surfaces.cli.running import run_with_profile
-
-    def run(profile: Path) -> "Answer":
-        from issuer.commands import ledger_restore as restore
-
-        return restore(profile, file)
-
-    run_with_profile(settings, run)
+    run_at_the_desk(settings, lambda desk: desk.ledger_restore(file))
 
 
 @ledger.command("collect")

@@ -14,6 +14,7 @@ from issuer.wire.codes import Exit
 
 if TYPE_CHECKING:
     from issuer.api import Issuer
+    from issuer.desk import Desk
     from issuer.wire import Answer
 
 
@@ -59,20 +60,54 @@ def explained(run: Callable[[], int], *, as_json: bool, goes_on: str = "") -> in
         return trouble("fault", say, as_json=as_json)
 
 
-def run_with_profile(settings: Settings, run: "Callable[[Path], Answer]", *, goes_on: str = "") -> None:
+def run_with_profile(settings: Settings, run: "Callable[[Path], Answer]") -> None:
     """Run one command on the profile in force that opens no issuer, show its answer and exit with its code."""
 
     def ran() -> int:
-        if not settings.profile_path.exists():
-            return _no_profile(settings)
-        if settings.token_source is not None:
-            say = "A host or an actor may not do that."
-            return trouble("forbidden", say, as_json=settings.as_json)
+        no = _not_here(settings)
+        if no is not None:
+            return no
         answer = run(settings.profile_path)
         show(answer, as_json=settings.as_json)
         return int(answer.exit)
 
+    sys.exit(explained(ran, as_json=settings.as_json) or int(Exit.DONE))
+
+
+def run_at_the_desk(settings: Settings, run: "Callable[[Desk], Answer]", *, goes_on: str = "") -> None:
+    """Run one act that opens no issuer and that a person may sign, show its answer and exit with its code."""
+
+    def ran() -> int:
+        from issuer.desk import Desk
+        from issuer.flow.refusing import RefusedError
+        from issuer.surfaces.cli.acting import as_signed, statement_of
+
+        no = _not_here(settings)
+        if no is not None:
+            return no
+        desk = Desk(settings.profile_path)
+        try:
+            if settings.act.statement:
+                return _show_statement(statement_of(desk, run, settings.act), as_json=settings.as_json)
+            signed = as_signed(desk, run, settings.act)
+        except RefusedError as refused:
+            say = "Nobody of that name is in force, or there is no such revision."
+            return trouble(str(refused.refusal.code), say, as_json=settings.as_json)
+        answer = run(signed)
+        show(answer, as_json=settings.as_json)
+        return int(answer.exit)
+
     sys.exit(explained(ran, as_json=settings.as_json, goes_on=goes_on) or int(Exit.DONE))
+
+
+def _not_here(settings: Settings) -> int | None:
+    """Return the exit code where there is no issuer (keys without a profile are one), or where a token calls."""
+    if not settings.profile_path.exists() and not settings.profile_path.with_name("keys").is_dir():
+        return _no_profile(settings)
+    if settings.token_source is not None:
+        say = "A host or an actor may not do that."
+        return trouble("forbidden", say, as_json=settings.as_json)
+    return None
 
 
 def _no_profile(settings: Settings) -> int:

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Final
 
 from issuer.profile import Profile
-from ledger.authority import RulingKind
+from ledger.authority import RulingKind, Stop
 from ledger.port import View
 from ledger.refusals import Refusal, RefusalCode
 
@@ -139,6 +139,35 @@ def actor_caller(name: str, account: str, *, digest: str | None = None) -> Calle
         credential=None if digest is None else known,
         digest=digest or "",
     )
+
+
+def asking_caller(profile: Profile, view: View, name: str, account: str) -> Caller:
+    """Return whoever asked for an effect under `name`, as it would have to call now; for what is sent in its name.
+
+    A host or an actor is what the profile says it is today, and its credential is the one on record at this moment, so
+    that the lock refuses it where that changes. Where the profile knows it no more, lets it in no more, or its
+    credential is void, it is nobody. `account` is whose command sends.
+    """
+    kind, colon, own = name.partition(":")
+    if not colon or kind not in {CallerKind.HOST, CallerKind.ACTOR}:
+        is_person = name in profile.people
+        return (
+            person_caller(profile, name, account)
+            if is_person
+            else Caller(name=name, account=account, roles=())
+        )
+    declared = profile.hosts.get(own) if kind == CallerKind.HOST else profile.actors.get(own)
+    if declared is None or declared.login is None:
+        return NOBODY
+    digest: str | None = None
+    if declared.login == "token":
+        ruling = view.ruling(RulingKind.TOKEN, name)
+        if ruling is None or ruling.value == Stop.REVOKED:
+            return NOBODY
+        digest = ruling.value
+    if kind == CallerKind.HOST:
+        return host_caller(profile, own, account, digest=digest)
+    return actor_caller(own, account, digest=digest)
 
 
 def local_caller(profile: Profile) -> Caller:

@@ -14,7 +14,7 @@ from typing import Final
 
 from issuer import answering
 from issuer.approving.statement import Declining
-from issuer.caller import Caller, CallerKind, refuse_agent
+from issuer.caller import CallerKind, asking_caller, refuse_agent
 from issuer.clock import instant_text, steady_s
 from issuer.commands.approval_rows import approval_record
 from issuer.commands.asking import standing
@@ -50,6 +50,8 @@ from ledger.states import UNUSED, EffectState
 
 POLL_S: Final = 0.5
 """Seconds between two looks of somebody who waits: a read of one row, and a person takes minutes."""
+
+_NOT_SENT: Final = "Nothing was sent: the credential of whoever asked for it does not count any more."
 
 SHOWN_FOR: Final = "approval"
 """The reason on record where a statement shows what is sensitive."""
@@ -137,9 +139,22 @@ def approve(visit: Visit, reference: str, signature: str) -> Answer:
     declared = None if effect is None else visit.house.profile.operations.get(effect.operation)
     if effect is None or declared is None or declared.after_approval is None:
         return answered
-    # The owner wants it sent as soon as people have agreed: by the same way as any commit, for who asked for it.
-    own = Caller(name=effect.caller, account=visit.caller.account, roles=(), kind=CallerKind.ACCOUNT)
-    return commit(replace(visit, caller=own, command="commit"), effect.effect_id)
+    return _sent(visit, effect, answered)
+
+
+def _sent(visit: Visit, effect: Effect, answered: Answer) -> Answer:
+    """Send what people have agreed to, where the owner wants that at once: as any commit of whoever asked for it.
+
+    Who asked has to stand as for a commit of its own: a host or an actor whose credential is void by now, or that the
+    owner lets in no more, has nothing sent in its name. The approval counts all the same, and the effect stays
+    permitted; that nothing was sent is on record, and in the answer.
+    """
+    house, name, account = visit.house, effect.caller, visit.caller.account
+    own = house.ledger.read(lambda view: asking_caller(house.profile, view, name, account))
+    told = commit(replace(visit, caller=own, command="commit", signed=None, trouble=None), effect.effect_id)
+    if told.code != str(RefusalCode.UNAUTHENTICATED):
+        return told
+    return replace(answered, say=f"{answered.say} {_NOT_SENT}", more={**answered.more, "not_sent": told.code})
 
 
 def decline(

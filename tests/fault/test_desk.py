@@ -301,7 +301,11 @@ def test_in_strict_without_any_file_in_force_the_answer_says_what_to_bring_back(
     shop: Shop, tmp_path: Path
 ) -> None:
     unreadable(shop)
-    for act in (lambda one: one.activate(), lambda one: one.ledger_backup(tmp_path / "b.sqlite")):
+    acts: tuple[Act, ...] = (
+        lambda one: one.activate(),
+        lambda one: one.ledger_backup(tmp_path / "b.sqlite"),
+    )
+    for act in acts:
         no = act(desk(shop))
         assert no.code == "signature_needed"
         assert "bring back" in no.say

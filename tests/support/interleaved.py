@@ -38,7 +38,7 @@ LIMIT: Final = '<= 500 };\n@id("larger-refunds")'
 DAN: Final = 'dan = { roles = ["approver"], groups = ["finance"]'
 CHANGES: Final = {
     "[class.refund]": '[host]\ntill = { actors = ["agent-7"], subjects = ["u-ana"], login = "token" }\n[class.refund]',
-    'lifetime = "10m"': 'lifetime = "1s"\nwait = "2s"',
+    'lifetime = "10m"': 'lifetime = "2s"\nwait = "2s"',
     'host = { deadline = "5m" }': 'host = { deadline = "1s" }',
     "per_task = { permits = 100 }": "per_task = { permits = 1_000_000 }",
     "per_root = { permits = 200 }": "per_root = { permits = 1_000_000 }",
@@ -133,6 +133,7 @@ def made_ground(folder: Path, port: int) -> Ground:
     world = {
         "profile": str(made.profile),
         "revisions": revisions,
+        "stricter": [revisions[1], revisions[2], revisions[4]],
         "keys": {name: [key.secret for key in of] for name, of in keys.items()},
     }
     path = made.folder / "world.json"

@@ -58,10 +58,14 @@ def passing_task() -> str:
 
 @dataclass(kw_only=True)
 class World:
-    """What all workers share: the profile, the digests of the prepared revisions, and everybody's keys."""
+    """What all workers share: the profile, the digests of the prepared revisions, and everybody's keys.
+
+    `stricter` are those of the revisions under which an earlier yes is likely to be too little.
+    """
 
     profile: Path
     revisions: Sequence[str]
+    stricter: Sequence[str]
     keys: dict[str, list[SoftKey]]
 
     @property
@@ -79,7 +83,9 @@ class World:
         """Read what `tests.support.interleaved` wrote."""
         said = json.loads(path.read_text(encoding="utf-8"))
         keys = {person: [soft_key(one) for one in secrets] for person, secrets in said["keys"].items()}
-        return World(profile=Path(said["profile"]), revisions=said["revisions"], keys=keys)
+        return World(
+            profile=Path(said["profile"]), revisions=said["revisions"], stricter=said["stricter"], keys=keys
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,10 +401,14 @@ class Worker:
         ceiling = int(line["budget"]["USD.cent"]["ceiling"])
         return self.issuer.task_lower(name, budget={"USD.cent": max(0, ceiling - self.rng.randint(1, 150))})
 
-    def activate(self) -> Answer | None:
+    def tighten(self) -> Answer | None:
+        """Put a revision in force that asks more people, or has others to ask."""
+        return self.activate(self.world.stricter)
+
+    def activate(self, among: Sequence[str] = ()) -> Answer | None:
         """Put another prepared revision in force."""
         try:
-            return Issuer.activate(self.world.profile, self.rng.choice(self.world.revisions))
+            return Issuer.activate(self.world.profile, self.rng.choice(among or self.world.revisions))
         except LedgerUnavailable:
             return None  # others did so at the same time
 

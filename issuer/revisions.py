@@ -168,7 +168,9 @@ def _written(folder: Path, files: OwnerFiles) -> None:
     create_folder(fresh)
     try:
         with opened_folder(fresh) as inside:
-            for number, name in enumerate(sorted(files.files)):
+            # In the manifest's order, in which they are read: it is that of its lines, not that of the names alone.
+            for number, line in enumerate(files.manifest.split(b"\n")):
+                name, _told = _entry(line)
                 write_new_file(inside, _place(number, name), files.files[name])
             write_new_file(inside, _MANIFEST, files.manifest)
             sync(inside)

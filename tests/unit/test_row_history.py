@@ -9,7 +9,7 @@ import pytest
 from audit import TimelineEntry
 from issuer.approving.statement import Since
 from issuer.places import PROFILE_NAME, Places
-from issuer.revisions import NO_REVISION, OwnerFiles, keep_snapshot
+from issuer.revisions import NO_REVISION, OwnerFiles, digests_of, keep_snapshot, load_file, load_snapshot
 from issuer.row_history import Chosen, since
 from issuer.trail import Changed
 from ledger.model import InstantMs
@@ -123,3 +123,23 @@ def test_a_copy_that_cannot_be_read_is_no_proof_of_anything(places: Places, brok
 def test_the_same_revision_put_in_force_again_changes_nothing(places: Places) -> None:
     other, same = stored(places, 1, rows="acme,DE2\n"), stored(places, 2)
     assert told(places, *chain([other, same, same]), revision=same) == (2, same, False)
+
+
+@pytest.mark.spec("POL-07", "LED-06")
+def test_a_copy_is_read_as_it_was_written_whatever_its_files_are_called(places: Places) -> None:
+    names = (
+        PROFILE_NAME,
+        "v.csv",
+        "v.csv !",
+        "v.csv 2",
+        'v".csv',
+        "v\\.csv",
+        "\u00e9.csv",
+        "z/v.csv",
+        "../v.csv",
+    )
+    files = OwnerFiles(files=MappingProxyType({name: name.encode() for name in names}))
+    assert keep_snapshot(places, files)
+    assert load_snapshot(places, files.digest).files == files.files
+    assert digests_of(places, files.digest).keys() == set(names)
+    assert [load_file(places, files.digest, name) for name in names] == list(names)

@@ -24,9 +24,10 @@ from issuer.look import open_to_look
 from issuer.places import Places
 from issuer.profile import Profile, ProfileRefused
 from issuer.revised import in_force
-from issuer.revisions import OwnerFiles, load_snapshot, read_draft
+from issuer.revisions import NO_REVISION, OwnerFiles, load_snapshot, read_draft
 from issuer.sealing import KeyRing
 from issuer.terms import profile_in
+from issuer.trail import authority_changes
 from issuer.wiring import registered_sinks
 from ledger.errors import Fault, LedgerUnavailable
 from ledger.port import Ledger, View
@@ -47,6 +48,8 @@ class Ground:
         revision: the digest in force; None where there is none, or where it cannot be read.
         files: its files; None where they cannot be read, or none was ever activated.
         profile: what they say; None where nothing says it.
+        is_former: whether none is in force since a restore, and these are the files of the one before: they say who may
+            activate the next, and no policy of theirs is in force.
         told_mode: the mode that the newest span tells; empty where none does.
         is_strict: strictness that something else than the profile demands; tests alone do yet.
     """
@@ -56,6 +59,7 @@ class Ground:
     revision: str | None = None
     files: OwnerFiles | None = None
     profile: Profile | None = None
+    is_former: bool = False
     told_mode: str = ""
     is_strict: bool = False
 
@@ -91,16 +95,33 @@ def ground_in(places: Places, ledger: Ledger | None, *, is_strict: bool = False)
         revision, epoch = ledger.read(lambda view: (in_force(view), view.head().epoch))  # 1
     except Fault:
         return Ground(ledger_id=ledger.ledger_id, is_strict=is_strict)
-    files, profile = (None, _draft_profile(places)) if revision is None else _activated(places, revision)
+    is_former = revision == NO_REVISION
+    if revision is None:
+        files, profile = None, _draft_profile(places)
+    else:
+        files, profile = _activated(places, _former(ledger) if is_former else revision)
     return Ground(
         ledger_id=ledger.ledger_id,
         epoch=epoch,
         revision=revision,
         files=files,
         profile=profile,
+        is_former=is_former,
         told_mode="" if profile is not None else _told_mode(ledger),  # 3
         is_strict=is_strict,
     )
+
+
+def _former(ledger: Ledger) -> str:
+    """Return the last revision that was activated before a restore put it out of force, as the trail tells it."""
+    with suppress(Fault):
+        told = [
+            one.revision
+            for one in ledger.read(authority_changes)
+            if one.revision not in {None, "", NO_REVISION}
+        ]
+        return str(told[-1]) if told else NO_REVISION
+    return NO_REVISION
 
 
 def _draft_profile(places: Places) -> Profile | None:

@@ -212,7 +212,8 @@ class Gate:
     def _by_policy(self, given: Given, *, is_strict: bool) -> Refusal | None:
         """Ask the policies; in ordinary, those that cannot be read are no obstacle: activating replaces them."""
         files = self.ground.files
-        if files is None or given.caller.kind is not CallerKind.PERSON or not (is_strict or self.asks):
+        is_in_force = self.asks and not self.ground.is_former
+        if files is None or given.caller.kind is not CallerKind.PERSON or not (is_strict or is_in_force):
             return None
         is_suspended = self.ledger is not None and self._is_suspended(self.ledger, given.caller.name)
         suspended = Refusal(code=RefusalCode.FORBIDDEN, field=ACTIVATE)

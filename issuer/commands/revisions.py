@@ -179,7 +179,7 @@ def _put_in_force(desk: _Desk, given: Given, found: OwnerFiles, asked: str | Non
     if found.digest == desk.before and not made:
         say = f"The revision {found.digest[:PREFIX_DIGITS_MIN]} is in force already."
         return desk.refused(given, Refusal(code=RefusalCode.NOTHING_TO_CHANGE, field="revision"), say=say)
-    files = found.differing(desk.ground.files)
+    files = found.differing(None if desk.ground.is_former else desk.ground.files)
     change = Change(
         revision=found.digest,
         before=desk.before,

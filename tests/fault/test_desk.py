@@ -280,6 +280,22 @@ def test_a_strict_restore_onto_no_ledger_goes_by_the_backups_own_people(shop: Sh
     assert signed(shop, desk(shop), act).code == "restored"
 
 
+@pytest.mark.spec("SEC-02", "OPR-03", "LED-08", "POL-07")
+def test_after_a_restore_that_left_none_in_force_the_people_of_the_one_before_sign_for_the_next(
+    shop: Shop, tmp_path: Path
+) -> None:
+    file = tmp_path / "b.sqlite"
+    assert Issuer.ledger_backup(shop.made.profile, file).code == "backed_up"
+    edited(shop)
+    activated(shop.made.profile)
+    shop.issuer.close()
+    assert Issuer.ledger_restore(shop.made.profile, file).more["activate"] is True
+    act: Act = lambda one: one.activate()  # noqa: E731 - one act, given thrice
+    assert act(desk(shop)).code == "signature_needed"
+    assert signed(shop, desk(shop), act, "otto").code == "forbidden"
+    assert signed(shop, desk(shop), act, "olga").code == "activated"
+
+
 @pytest.mark.spec("SEC-03", "LED-08", "APP-01")
 def test_a_key_that_a_sink_tells_was_revoked_restores_nothing(shop: Shop, tmp_path: Path) -> None:
     file = tmp_path / "b.sqlite"

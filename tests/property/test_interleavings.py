@@ -14,7 +14,7 @@ from tests.support.interleaved import play
 WORKERS = 4
 ACTS = 600
 SECONDS_MAX = 300.0
-"""A run ends after so many acts, as soon as every code that it is about was answered; a busy machine may take so long."""
+"""A run ends after so many acts, once every code that it is about was answered; a busy machine may take so long."""
 
 pytestmark = pytest.mark.spec(
     *("ADM-01", "ADM-02", "ADM-03", "ADM-04", "ADM-05", "APP-01", "APP-03", "APP-04", "APP-05"),

@@ -27,7 +27,7 @@ from issuer.revised import in_force
 from issuer.revisions import NO_REVISION, OwnerFiles, load_snapshot, read_draft
 from issuer.sealing import KeyRing
 from issuer.terms import profile_in
-from issuer.trail import authority_changes
+from issuer.trail import activations
 from issuer.wiring import registered_sinks
 from ledger.errors import Fault, LedgerUnavailable
 from ledger.port import Ledger, View
@@ -116,9 +116,7 @@ def _former(ledger: Ledger) -> str:
     """Return the last revision that was activated before a restore put it out of force, as the trail tells it."""
     with suppress(Fault):
         told = [
-            one.revision
-            for one in ledger.read(authority_changes)
-            if one.revision not in {None, "", NO_REVISION}
+            one.revision for one in ledger.read(activations) if one.revision not in {None, "", NO_REVISION}
         ]
         return str(told[-1]) if told else NO_REVISION
     return NO_REVISION

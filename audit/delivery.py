@@ -16,7 +16,7 @@ It does not decide what a failure means for an effect; the flow does. Next: `iss
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -38,9 +38,10 @@ PENDING_MAX: Final = 4096
 
 @dataclass(slots=True, eq=False)
 class _Wish:
-    """What one caller wants of a sink: a probe, or an acknowledgement of `sequence`."""
+    """What one caller wants of a sink: a probe, or an acknowledgement of `sequence`; nobody waits for one `is_told`."""
 
     sequence: int | None
+    is_told: bool = False
     is_done: bool = False
     fault: AuditUnavailable | None = None
 
@@ -72,8 +73,22 @@ class Delivery:
         self._probe_deadline_s = probe_deadline_s
         self._ship_deadline_s = ship_deadline_s
         workers = [(sink, _SinkThread(sink, source, probe_deadline_s, ship_deadline_s)) for sink in sinks]
+        self._workers = {sink.name: worker for sink, worker in workers}
         self._required = tuple(worker for sink, worker in workers if sink.required)
         self._best_effort = tuple(worker for sink, worker in workers if not sink.required)
+
+    def require(self, required: Mapping[str, bool]) -> None:
+        """Wait from now on for the sinks that an owner's revision requires; those that it does not name stay as they are.
+
+        Raises:
+            NoRequiredSink: none would be left to wait for; nothing is changed.
+        """
+        waited = {name for name, worker in self._workers.items() if worker in self._required}
+        wanted = [name for name in self._workers if required.get(name, name in waited)]
+        if not wanted:
+            raise NoRequiredSink("At least one sink must be required, or dispatch would wait for nobody.")
+        self._required = tuple(self._workers[name] for name in wanted)
+        self._best_effort = tuple(worker for name, worker in self._workers.items() if name not in wanted)
 
     def probe(self) -> None:
         """Return once every required sink said that it is ready.
@@ -157,15 +172,15 @@ class _SinkThread:
         with self._changed:
             if self._is_closed or self._is_hanging():
                 return
-            if self._pending:
+            if self._pending and self._pending[-1].is_told:
                 # Nobody reads the answer, so one wish with the latest sequence stands for all.
                 self._pending[-1].sequence = sequence
                 return
-            self._pending.append(_Wish(sequence))
+            self._pending.append(_Wish(sequence, is_told=True))
             try:
                 self._start()
             except AuditUnavailable:
-                self._pending.clear()
+                self._pending.pop()
             self._changed.notify_all()
 
     def wait_for(self, wish: _Wish, until: float) -> None:

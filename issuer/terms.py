@@ -213,6 +213,10 @@ class CurrentTerms:
             self.trouble = LedgerUnavailable("revision_unusable", say)
             return
         self.trouble = None
+        # Before anything is decided under it: an admission waits for the sinks of its own revision (ADM-03).
+        self._house.delivery.require(
+            {name: sink.required for name, sink in terms.profile.audit.sinks.items()}
+        )
         self._house = replace(
             self._house,
             ledger=self._house.ledger.under(revision),

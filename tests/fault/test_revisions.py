@@ -130,6 +130,22 @@ def test_a_copy_that_is_not_what_was_activated_is_refused_until_an_owner_activat
         assert [row["reason"] for row in rows(issuer)] == ["repaired", "first"]
 
 
+@pytest.mark.spec("POL-07", "LED-01")
+@pytest.mark.parametrize("names", [("vendors", "vendors (old).csv"), ("a'b.csv", "a'b.csv!")])
+def test_a_copy_is_read_back_whatever_order_its_names_have_as_text_of_a_manifest(
+    made: Made, names: tuple[str, str]
+) -> None:
+    text = made.profile.read_text(encoding="utf-8")
+    for number, name in enumerate(names):
+        (made.folder / name).write_text(f"key,account\nacme,{number}\n", encoding="utf-8")
+        text += f'\n[registry.r{number}]\nfile = "{name}"\nkey = "key"\nfields = ["account"]\n'
+    rewritten(made.profile, text)
+    revision = activated(made.profile)
+    with made.open() as issuer:
+        assert active(issuer) == revision
+        assert refund(issuer).code == "permitted"
+
+
 @pytest.mark.spec("POL-07", "AUD-01")
 def test_bad_files_are_refused_on_record_and_the_same_again_changes_nothing(made: Made) -> None:
     good = made.profile.read_text(encoding="utf-8")

@@ -103,3 +103,24 @@ def test_a_profile_that_cannot_be_read_changes_nothing(made: Made, service: Serv
     with made.open() as fresh:
         assert refund(fresh, order="o-2").code == "permitted"
     assert service.connections == 1
+
+
+@pytest.mark.spec("POL-07", "ADM-03", "AUD-02")
+def test_an_open_process_waits_for_the_sinks_that_the_revision_in_force_requires(
+    tmp_path: Path, service: Service
+) -> None:
+    local = 'sink.local = { type = "jsonl", path = "audit", required = true }'
+    far = 'sink.far = { type = "jsonl", path = "far", required = false }'
+    made = standard_issuer(tmp_path / "two", port=service.port, changes={local: f"{local}\n{far}"})
+    with made.open() as issuer:
+        effect = permitted(refund(issuer))
+        sinks = issuer._house.ledger.read(lambda view: {one.name: one.location for one in view.sinks()})
+        Path(sinks["far"]).write_text("this is no trail\n", encoding="utf-8")
+        text = made.profile.read_text(encoding="utf-8")
+        rewritten(made.profile, text.replace(far, far.replace("false", "true")))
+        activated(made.profile)
+        assert issuer.commit(effect).code == "audit_unavailable"
+        assert service.connections == 0
+        rewritten(made.profile, text)
+        activated(made.profile)
+        assert issuer.commit(effect).code == "succeeded"

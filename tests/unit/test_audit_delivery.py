@@ -278,6 +278,39 @@ def test_a_best_effort_sink_is_told_and_neither_waited_for_nor_listened_to(make:
     assert hanging.entered.acquire(timeout=PATIENCE_S)
 
 
+@pytest.mark.spec("AUD-02", "POL-07")
+def test_which_sinks_are_waited_for_follows_the_owner_and_is_never_nobody(make: Make) -> None:
+    local, siem = FakeSink("local"), FakeSink("siem", required=False)
+    delivery = make(local, siem)
+    siem.probe_fault = SinkUnavailable("siem", "gone", "It is gone.")
+    delivery.probe()
+    delivery.require({"siem": True, "nobody": True})
+    with pytest.raises(AuditUnavailable) as refused:
+        delivery.probe()
+    assert refused.value.sink == "siem"
+    with pytest.raises(NoRequiredSink):
+        delivery.require({"local": False, "siem": False})
+    delivery.require({"siem": False})
+    delivery.probe()
+    delivery.acknowledge(3)
+    assert local.shipped == [3]
+
+
+@pytest.mark.spec("AUD-02", "ADM-03")
+def test_what_is_told_to_a_sink_never_stands_for_what_somebody_waits_for(make: Make) -> None:
+    sink = FakeSink("local")
+    delivery = make(sink)
+    sink.gate.clear()
+    delivery._required[0].ask(1)
+    assert sink.entered.acquire(timeout=PATIENCE_S)
+    wish = delivery._required[0].ask(5)
+    delivery._required[0].tell(2)
+    assert wish.sequence == 5
+    sink.gate.set()
+    delivery.acknowledge(4)
+    assert max(sink.shipped) == 5
+
+
 # ------------------------------------------------------------------------------- many callers at once
 
 

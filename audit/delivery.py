@@ -78,7 +78,7 @@ class Delivery:
         self._best_effort = tuple(worker for sink, worker in workers if not sink.required)
 
     def require(self, required: Mapping[str, bool]) -> None:
-        """Wait from now on for the sinks that an owner's revision requires; those that it does not name stay as they are.
+        """Wait from now on for the sinks that a revision requires; those that it does not name stay as they are.
 
         Raises:
             NoRequiredSink: none would be left to wait for; nothing is changed.

@@ -263,8 +263,7 @@ def _opened_copy(places: Places, revision: str) -> Iterator[tuple[int, Mapping[s
             manifest = read_file(folder, _MANIFEST, bytes_max=_MANIFEST_BYTES_MAX, links_max=1)
             if digest(_DOMAIN, manifest).hex() != revision:
                 raise _broken(revision)
-            # By name, as they were written: the manifest's lines are in the order of their bytes, which is another.
-            told = sorted(_entry(line) for line in manifest.split(b"\n"))
+            told = [_entry(line) for line in manifest.split(b"\n")]
             yield folder, {name: _Entry(_place(at, name), sha) for at, (name, sha) in enumerate(told)}
     except Flaw as fault:
         if fault.fault.value == "missing" and not fault.name:

@@ -141,6 +141,21 @@ def actor_caller(name: str, account: str, *, digest: str | None = None) -> Calle
     )
 
 
+def asker(profile: Profile, name: str, account: str) -> Caller | None:
+    """Return who asked for an effect, by the name on record, as the profile has them now; None where it has not.
+
+    For what the owner has the issuer do for them: they may do it exactly as far as they could by themselves.
+    """
+    kind, colon, bare = name.partition(":")
+    if not colon:
+        return person_caller(profile, name, account) if name in profile.people else None
+    if kind == CallerKind.HOST:
+        return host_caller(profile, bare, account) if bare in profile.hosts else None
+    if kind == CallerKind.ACTOR:
+        return actor_caller(bare, account) if bare in profile.actors else None
+    return Caller(name=name, account=account, roles=())
+
+
 def local_caller(profile: Profile) -> Caller:
     """Return the caller of an embedded run: whoever's account this process runs under."""
     account = nameless_caller().account

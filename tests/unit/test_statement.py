@@ -27,7 +27,7 @@ def lines_of(statement: bytes) -> list[str]:
 def shown(value: str) -> list[str]:
     """Return the lines about an order of this name."""
     lines = lines_of(statement_of(pinned_of(OPERATION, values={"order": value})))
-    start = next(index for index, line in enumerate(lines) if line.startswith("payload.order: "))
+    start = next(index for index, line in enumerate(lines) if line.startswith("payload.order:"))
     end = next(index for index in range(start + 1, len(lines)) if not lines[index].startswith("  "))
     return [lines[start].removeprefix("payload.order: "), *lines[start + 1 : end]]
 

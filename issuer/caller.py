@@ -149,13 +149,10 @@ def asking_caller(profile: Profile, view: View, name: str, account: str) -> Call
     credential is void, it is nobody. `account` is whose command sends.
     """
     kind, colon, own = name.partition(":")
-    if not colon or kind not in {CallerKind.HOST, CallerKind.ACTOR}:
-        is_person = name in profile.people
-        return (
-            person_caller(profile, name, account)
-            if is_person
-            else Caller(name=name, account=account, roles=())
-        )
+    if not colon:
+        return person_caller(profile, name, account) if name in profile.people else NOBODY
+    if kind not in {CallerKind.HOST, CallerKind.ACTOR}:
+        return Caller(name=name, account=account, roles=())
     declared = profile.hosts.get(own) if kind == CallerKind.HOST else profile.actors.get(own)
     if declared is None or declared.login is None:
         return NOBODY

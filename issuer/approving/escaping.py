@@ -17,8 +17,8 @@ from typing import Final
 
 __all__ = ["escaped", "marks", "quoted_lines"]
 
-LINE_CHARS: Final = 88
-"""Characters of one quoted piece: with its name it fits a terminal of 120 columns."""
+LINE_CHARS: Final = 72
+"""Characters of one quoted piece: with what stands before it, it fits a terminal of 80 columns."""
 
 MARKED_MAX: Final = 32
 """Different characters that are named beneath one text; the text itself shows every one of them."""

@@ -3,7 +3,8 @@
 Rules:
 1. Every value of the machine part stands here or is proven by the binding digest: what is not shown cannot be signed.
 2. A line is `name: value`. What goes on begins with four spaces and a quote, a mark with two spaces and `!`; values are
-   escaped (`issuer.approving.escaping`), so that no value makes a line. Nothing is cut.
+   escaped (`issuer.approving.escaping`) and no line is broken by a terminal, so that no value makes a line. Nothing is
+   cut.
 3. Text is quoted and numbers are not; money is also written as people write it, by whole-number arithmetic; instants
    are RFC 3339 in UTC, and beside it as the owner's clock shows them.
 4. A row of the owner's registry says since when it is so, and has a mark where that is not long: an account that was
@@ -25,6 +26,9 @@ __all__ = ["COMMITMENT", "Act", "amount_words", "rendered"]
 
 COMMITMENT: Final = "commitment"
 """The one member of a binding's part that is not in clear."""
+
+COLUMNS: Final = 79
+"""Characters of a line with somebody else's words in it: no terminal of 80 columns breaks it."""
 
 _CENT: Final = ".cent"
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -205,9 +209,13 @@ def _line(name: str, value: object) -> Iterator[str]:
     if type(value) is not str:
         yield f"{name}: {_scalar(value)}"
         return
-    first, *rest = quoted_lines(value)
-    yield f"{name}: {first}"
-    yield from (f"    {line}" for line in rest)
+    pieces = quoted_lines(value)
+    if len(name) + len(": ") + len(pieces[0]) <= COLUMNS or _COMMITTED.match(value):
+        yield f"{name}: {pieces.pop(0)}"
+    else:
+        # A terminal would break it, and what stands after the break would look like a line of its own.
+        yield f"{name}:"
+    yield from (f"    {line}" for line in pieces)
     yield from (f"  ! {mark}" for mark in marks(value))
 
 

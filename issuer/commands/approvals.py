@@ -20,6 +20,7 @@ from issuer.commands.approval_rows import approval_record
 from issuer.commands.asking import standing
 from issuer.commands.edge import at_the_edge
 from issuer.commands.looking import swept
+from issuer.commands.roles import OBSERVE, decided, is_asked
 from issuer.commands.using import commit
 from issuer.flow import spans
 from issuer.flow.approve import (
@@ -33,7 +34,7 @@ from issuer.flow.approve import (
     signed_by,
 )
 from issuer.flow.approve import withdraw as withdraw_under_lock
-from issuer.flow.approvers import refuse_person
+from issuer.flow.approvers import groups_of, is_stopped, refuse_person
 from issuer.flow.capacity import restore_ballast
 from issuer.flow.content import erase_content
 from issuer.flow.reference import bound_operation, effect_reference, find_effect, missing, open_binding
@@ -72,7 +73,11 @@ _NOT_YOURS: Final = {
 }
 """Why somebody's signature is not counted, by the field of the refusal (APP-03)."""
 
-_TWICE: Final = "That yes is counted already; it waits for somebody else."
+_SAID: Final = {
+    "approval": "That yes is counted already; it waits for somebody else.",
+    "key": "A yes of theirs is on record, by a key that counts no more. It has to be withdrawn and asked for anew.",
+}
+_HELD: Final = "It is only prepared; nobody is asked about it yet."
 _PERMITTED: Final = (
     "It is permitted already. 'issuer revoke approval EFFECT PERSON' takes a yes back until it is sent."
 )
@@ -85,18 +90,19 @@ def approvals(visit: Visit) -> Answer:
     def run() -> Answer:
         _demand_person(visit, None)
         problem = swept(visit)
-        rows = visit.house.ledger.read(lambda view: _rows(visit, view))
+        waiting = (EffectState.AWAITING_APPROVAL,)
+        effects = [
+            effect
+            for effect in visit.house.ledger.read(lambda view: view.effects(states=waiting))
+            if _may_read(visit, effect)
+        ]
+        rows = visit.house.ledger.read(lambda view: [_row(view, effect) for effect in effects])
         more: dict[str, object] = {"waiting": rows}
         if problem is not None:
             more["not_swept"] = problem
         return answering.about(visit.house, "found", say=_NEXT if rows else _NOTHING_WAITS, more=more)
 
     return at_the_edge(visit, run)
-
-
-def _rows(visit: Visit, view: View) -> list[dict[str, object]]:
-    effects = view.effects(states=(EffectState.AWAITING_APPROVAL,))
-    return [_row(view, effect) for effect in effects if _may_read(visit, effect)]
 
 
 def _row(view: View, effect: Effect) -> dict[str, object]:
@@ -264,7 +270,9 @@ def _no_say(no: Refusal, effect: Effect) -> str:
     if no.code is RefusalCode.FORBIDDEN:
         return _NOT_YOURS.get(no.field or "", "")
     if no.code is RefusalCode.NOTHING_TO_CHANGE:
-        return _TWICE if no.field == "approval" else _PERMITTED
+        if effect.state is EffectState.PREPARED:
+            return _HELD
+        return _SAID.get(no.field or "", _PERMITTED)
     is_late = no.code is RefusalCode.EXPIRED and effect.state is EffectState.EXPIRED
     return _TOO_LATE_TO_ANSWER if is_late else ""
 
@@ -279,13 +287,24 @@ def _demand_person(visit: Visit, effect: Effect | None) -> None:
 
 
 def _may_read(visit: Visit, effect: Effect) -> bool:
-    """Say whether a caller may read a statement: in strict, whose effect it is, or who could approve it (EFF-08)."""
-    if visit.house.mode == "ordinary" or effect.caller == visit.caller.name:
+    """Say whether a caller may read what waits: its own, what waits for them, or what they may observe (EFF-08).
+
+    In ordinary mode without a policy about observing, everybody may, as with any act.
+    """
+    if effect.caller == visit.caller.name or not is_asked(visit, OBSERVE):
         return True
-    return (
-        visit.caller.kind is CallerKind.PERSON
-        and refuse_person(visit.house, effect, visit.caller.name) is None
-    )
+    if visit.caller.kind is not CallerKind.PERSON:
+        return False
+    is_asked_about_it = visit.house.ledger.read(lambda view: _waits_for(visit, view, effect))
+    return is_asked_about_it or decided(visit, OBSERVE, effect).allowed
+
+
+def _waits_for(visit: Visit, view: View, effect: Effect) -> bool:
+    """Say whether an effect waits for the caller: a person of a group that is asked, and who may answer."""
+    name, wait = visit.caller.name, view.approval_wait(effect.effect_id)
+    if wait is None or is_stopped(view, name) or refuse_person(visit.house, effect, name) is not None:
+        return False
+    return bool(groups_of(visit.house, name, wait.approvers))
 
 
 def _any(visit: Visit, reference: str) -> Effect | None:

@@ -53,6 +53,11 @@ class Demand:
     agents: bool = False
     signed: bool = False
 
+    @property
+    def takes_signature(self) -> bool:
+        """Whether a statement of it names its arguments and is used up by it: an act, and nothing else (APP-01)."""
+        return self.signed or self.action == REVOKE
+
 
 def _agents(*functions: str) -> Demand:
     return Demand(functions=functions, agents=True)
@@ -145,6 +150,9 @@ def demand_role(visit: Visit) -> None:
             raise RefusedError(no.code)
     if visit.trouble is not None:  # 2
         raise RefusedError(visit.trouble.code, field=visit.trouble.field)
+    if visit.signed is not None and not demand.takes_signature:
+        # A statement of it would name no arguments and be good any number of times, so it makes nobody its signer.
+        raise RefusedError(RefusalCode.SIGNATURE_REFUSED, field="command")
     signed = visit.signed
     if signed is not None:
         used = visit.house.ledger.read(lambda view: refuse_used(view, signed, visit.house.now()))

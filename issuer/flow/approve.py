@@ -203,8 +203,10 @@ def _refuse_signer(house: House, effect: Effect, locked: Locked, signed: Signed)
         why = "key"
     if why is not None:
         return Refusal(code=RefusalCode.FORBIDDEN, field=why)
-    if signed.declining is None and any(one.person == person for one in view.approvals(effect.effect_id)):
-        return Refusal(code=RefusalCode.NOTHING_TO_CHANGE, field="approval")
+    before = [one for one in view.approvals(effect.effect_id) if one.person == person]
+    if signed.declining is None and before:
+        is_good = is_key_good(house, view, person, before[0].key)
+        return Refusal(code=RefusalCode.NOTHING_TO_CHANGE, field="approval" if is_good else "key")
     return None
 
 

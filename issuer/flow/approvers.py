@@ -71,7 +71,8 @@ def refuse_person(house: House, effect: Effect, name: str) -> str | None:
         return "subject"
     if actor is None or name == actor.answers_to:
         return "answers_to"
-    return "caller" if name == effect.caller else None
+    # Who asked before the owner said whose account it is, asked as that account.
+    return "caller" if effect.caller in {name, person.login} else None
 
 
 def is_stopped(view: View, name: str) -> bool:

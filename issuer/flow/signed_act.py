@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
+from issuer.approving.recompute import machine_line
 from issuer.caller import person_caller
 from issuer.clock import instant_text
 from issuer.flow.refusing import RefusedError
@@ -94,10 +95,14 @@ def signing_of(house: House) -> Signing:
 
 
 def said_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Return what a call says, as a statement holds it: what is None, false or empty is not said at all."""
+    """Return what a call says, as a statement holds it: None, False and an empty list are not said at all.
+
+    An empty mapping is said: a task that names no class can do nothing, one that says nothing of classes can do what
+    its parent can.
+    """
     plain = {name: _plain(value) for name, value in arguments.items()}
     return {
-        name: value for name, value in plain.items() if value is not None and value not in (False, [], {}, "")
+        name: value for name, value in plain.items() if not (value is None or value is False or value == [])
     }
 
 
@@ -148,9 +153,9 @@ def _text(body: Mapping[str, object]) -> str:
         f"since: {_instant(body['since'])}",
         f"until: {_instant(body['until'])}",
         f"challenge: {_shown(body['challenge'])}",
-        canonical_bytes(dict(body)).decode(),
     ]
-    return "\n".join(lines) + "\n"
+    # ASCII as well: a terminal that shows it obeys nothing in it.
+    return "\n".join(lines) + "\n" + machine_line(body)
 
 
 def _shown(value: object) -> str:

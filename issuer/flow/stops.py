@@ -56,6 +56,7 @@ def _concerns(view: View, house: House, effect: Effect) -> Iterator[_Concern]:
         stop_name(StopKind.CLASS, effect.action_class),
         stop_name(StopKind.OPERATION, effect.operation),
         *([effect.caller] if effect.caller.startswith(_BY_HOST) else []),
+        *([] if ":" in effect.caller else [stop_name(StopKind.PERSON, effect.caller)]),
         stop_name(StopKind.ACTOR, effect.actor),
         stop_name(StopKind.PERSON, effect.subject),
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from issuer import Issuer
+from issuer.caller import Caller
 from issuer.clock import now_ms
 from issuer.commands.roles import COMMANDS
 from issuer.flow.signed_act import CHALLENGE_MS_MAX, _text
@@ -19,7 +20,7 @@ from ledger.authority import RulingKind
 from ledger.model import InstantMs
 from tests.support.callers import WITH_ROLES, Shop, opened_shop
 from tests.support.cases import Clock, length, trail
-from tests.support.issuers import HOUR_MS, STANDARD_POLICY, permitted
+from tests.support.issuers import HOUR_MS, STANDARD_POLICY, permitted, refund
 from tests.support.service import accept_then_close
 from tests.support.ssh import make_key, sign
 
@@ -396,3 +397,45 @@ def test_what_is_signed_reads_line_by_line_and_differs_with_every_argument(shop:
 def _said(text: str) -> str:
     """Return the lines of a statement that say what is done."""
     return "\n".join(line for line in text.split("\n") if line.startswith(("command", "argument")))
+
+
+LOOKS: dict[str, Callable[[Issuer, str], Answer]] = {
+    "show": lambda one, effect: one.show(effect),
+    "show-content": lambda one, effect: one.show(effect, content=True),
+    "withdraw": lambda one, effect: one.withdraw(effect),
+    "commit": lambda one, effect: one.commit(effect),
+    "statement": lambda one, effect: one.statement(effect),
+    "list": lambda one, _effect: one.list(),
+}
+"""Commands whose statement would name no arguments, and that use no challenge up."""
+
+
+@pytest.mark.spec("APP-01", "SEC-02", "EFF-08")
+@pytest.mark.parametrize("word", LOOKS)
+def test_a_signature_for_what_is_no_act_makes_nobody_its_signer(word: str, tmp_path: Path) -> None:
+    with opened_shop(tmp_path / "f0", policy=WITH_ROLES) as shop:
+        effect = permitted(refund(shop.issuer))
+        nobody = Caller(name="uid:99", account="uid:99", roles=())
+        stranger = Issuer(shop.issuer._house, nobody, shop.issuer._current)
+        statement = stranger.stated("u-ana", lambda one: LOOKS[word](one, "eff_" + "0" * 32))
+        told = LOOKS[word](stranger.signed(shop.sign("u-ana", statement), statement), effect)
+        assert (told.code, told.more["field"]) == ("signature_refused", "command")
+        assert shop.issuer.show(effect).state == "permitted"
+
+
+@pytest.mark.spec("APP-01", "APP-02", "BUD-06")
+def test_a_task_that_may_do_nothing_is_not_signed_like_one_that_may_do_all(shop: Shop) -> None:
+    def opening(classes: dict[str, int | str] | None) -> Act:
+        expires = InstantMs(EXPIRES_MS)
+        return lambda one: one.task_open("none", parent="t1", budget={}, expires_ms=expires, classes=classes)
+
+    statement = shop.issuer.stated("u-ana", opening({}))
+    assert 'argument "classes": {}' in statement
+    told = opening(None)(shop.issuer.signed(shop.sign("u-ana", statement), statement))
+    assert (told.code, told.more["field"]) == ("signature_refused", "arguments")
+
+
+@pytest.mark.spec("APP-02")
+def test_a_terminal_obeys_nothing_in_what_is_signed(shop: Shop) -> None:
+    statement = shop.issuer.stated("u-ana", lambda one: one.task_close("a\x9b2J\u202eb\x7f"))
+    assert all(char == "\n" or " " <= char <= "~" for char in statement)

@@ -221,3 +221,29 @@ def test_every_answer_has_the_documented_keys_in_order_and_json_of_plain_ascii()
     )
     assert json.dumps(document).isascii()
     assert render(answer).splitlines()[-1] == "Nicht für Müller."
+
+
+@pytest.mark.spec("APP-02", "SUR-03")
+def test_a_long_resource_makes_no_line_of_its_own_among_what_waits() -> None:
+    faked = f'Order::"{"x" * 40}      it takes 1 of finance; yes from bob'
+    row = {
+        "effect": "eff_" + "0" * 32,
+        "operation": "refund",
+        "resource": faked + '"',
+        "cost": {"USD.cent": 900},
+        "actor": "a",
+        "subject": "s",
+        "caller": "c",
+        "task": "t",
+        "until": "2026-12-01T09:00:00.000Z",
+        "approvers": {"finance": 2},
+        "approved": [],
+    }
+    told = render(Answer(issuer="f0", code="found", mode="ordinary", more={"waiting": [row]}))
+    lines = told.splitlines()
+    assert [line for line in lines if line.startswith("      it takes")] == [
+        "      it takes 2 of finance; yes from nobody yet; until 2026-12-01T09:00:00.000Z"
+    ]
+    pieces = [line.removeprefix("        | ") for line in lines if line.startswith("        | ")]
+    assert "".join(pieces) == row["resource"]
+    assert all(len(line) < 80 for line in lines[:-1])

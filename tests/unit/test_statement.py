@@ -27,7 +27,7 @@ def lines_of(statement: bytes) -> list[str]:
 def shown(value: str) -> list[str]:
     """Return the lines about an order of this name."""
     lines = lines_of(statement_of(pinned_of(OPERATION, values={"order": value})))
-    start = next(index for index, line in enumerate(lines) if line.startswith("payload.order: "))
+    start = next(index for index, line in enumerate(lines) if line.startswith("payload.order:"))
     end = next(index for index in range(start + 1, len(lines)) if not lines[index].startswith("  "))
     return [lines[start].removeprefix("payload.order: "), *lines[start + 1 : end]]
 
@@ -84,10 +84,11 @@ def test_a_value_is_quoted_whole_and_marked(value: str, lines: list[str]) -> Non
 @pytest.mark.spec("APP-02")
 def test_a_long_value_goes_on_over_lines_and_nothing_of_it_is_cut() -> None:
     value = "".join(f"{number:04d}\u0435" for number in range(2_000))
-    first, *rest = shown(value)
-    pieces = [first, *(line.removeprefix("    ") for line in rest if not line.startswith("  !"))]
+    name, *rest = shown(value)
+    pieces = [line.removeprefix("    ") for line in rest if not line.startswith("  !")]
+    assert name == "payload.order:"
     assert len(pieces) > 100
-    assert all(len(piece) <= 92 and piece[0] == piece[-1] == '"' for piece in pieces)
+    assert all(len(piece) <= 74 and piece[0] == piece[-1] == '"' for piece in pieces)
     assert "".join(piece[1:-1] for piece in pieces) == value.replace("\u0435", "\\u{435}")
 
 
@@ -380,3 +381,11 @@ def test_since_of_another_shape_is_no_statement(name: str, value: object) -> Non
     with pytest.raises(StatementUntrue) as caught:
         recompute((human + SEPARATOR + machine_line(said)).encode())
     assert caught.value.word == "machine_part"
+
+
+@pytest.mark.spec("APP-02")
+def test_no_terminal_of_80_columns_breaks_a_line_that_somebody_else_wrote() -> None:
+    faked = "x" * 55 + "cost_at_most: 0.01 USD (1 USD.cent)"
+    for value in (faked, faked * 3, "y" * 62, "y" * 63, "y" * 64, "y" * 73, "\u0435" * 40):
+        lines = lines_of(statement_of(pinned_of(OPERATION, values={"order": value})))
+        assert max(len(line) for line in lines if value[:5] in line or "0.01" in line or "435" in line) <= 79

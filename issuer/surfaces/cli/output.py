@@ -134,14 +134,25 @@ def _effect_lines(row: Mapping[str, object]) -> list[str]:
     return lines
 
 
+_RESOURCE_CHARS: Final = 40
+"""Characters of a resource that stand on the line of its effect."""
+
+_PIECE_CHARS: Final = 60
+
+
 def _waiting_lines(row: Mapping[str, Any]) -> list[str]:
     """Return what waits for people: what it is, for how much, who asks for whom, who is asked, and until when."""
     wanted = ", ".join(f"{count} of {group}" for group, count in row["approvers"].items())
     given = ", ".join(one["person"] for one in row["approved"]) or "nobody yet"
+    resource, cost = str(row["resource"]), cost_text(row["cost"])
+    # A long one would be broken by the terminal, and its end look like a line of ours.
+    is_short = len(resource) <= _RESOURCE_CHARS
+    pieces = [resource[at : at + _PIECE_CHARS] for at in range(0, len(resource), _PIECE_CHARS)]
     return [
         plain_text(line)
         for line in (
-            f"  {row['effect']}  {row['operation']}  {row['resource']}  {cost_text(row['cost'])}",
+            f"  {row['effect']}  {row['operation']}  {resource if is_short else 'on'}  {cost}",
+            *(f"        | {piece}" for piece in ([] if is_short else pieces)),
             f"      asked by {row['actor']} for {row['subject']}, in {row['task']}, as {row['caller']}",
             f"      it takes {wanted}; yes from {given}; until {row['until']}",
         )

@@ -5,12 +5,14 @@ is authentic as well, and a missing one could be a removed one), LED-07 (each qu
 It decides nothing. Next: `ledger.sqlite.view`.
 """
 
+import hmac
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from ledger.authority import CHANGES_OF_AUTHORITY, Approval, ApprovalWait, Ruling, RulingKind, ruling_id
 from ledger.errors import Broken, LedgerCorrupt
-from ledger.model import EffectId, SpanRow, TransitionName
+from ledger.model import EffectId, LedgerId, SpanRow, TransitionName
+from ledger.port import Authenticator
 from ledger.sqlite import rows
 from ledger.sqlite.authority_rows import (
     APPROVAL_COLUMNS,
@@ -34,11 +36,27 @@ _SPAN: Final = f"SELECT {rows.SPAN_COLUMNS} FROM spans"
 _RULING: Final = f"SELECT {RULING_COLUMNS}, sequence, mac FROM rulings"
 
 
+ProvenRulings = dict[RulingKind, tuple[bytes, tuple[Ruling, ...]]]
+"""Every ruling of a kind, with the digest of the register that it was proven by: it fixes each row and its MAC."""
+
+
 class AuthorityReading(InvocationReading):
     """What a decision may read of rulings, waits, approvals and changes of authority."""
 
     _by_changes = "INDEXED BY spans_changes"
     _by_changes_named = "INDEXED BY spans_changes_named"
+
+    def __init__(
+        self,
+        raw: Any,  # noqa: ANN401 - untyped driver
+        *,
+        ledger_id: LedgerId,
+        keys: Authenticator,
+        proven: ProvenRulings | None = None,
+    ) -> None:
+        """Read over `raw`, whose transaction belongs to the caller; `proven` is kept from view to view."""
+        super().__init__(raw, ledger_id=ledger_id, keys=keys)
+        self._rulings_proven: ProvenRulings = {} if proven is None else proven
 
     def ruling(self, kind: RulingKind, name: str) -> Ruling | None:
         """Return the latest word about one name, proven to be the latest; that there is none is proven too."""
@@ -48,9 +66,20 @@ class AuthorityReading(InvocationReading):
         return None if row is None else self._ruling(row)
 
     def rulings(self, kind: RulingKind) -> Sequence[Ruling]:
-        """Return every ruling of one kind, by name; that none is missing is proven over the whole register."""
-        self._standing().prove_all()
-        return [self._ruling(row) for row in self._all(f"{_RULING} WHERE kind = ? ORDER BY name", str(kind))]
+        """Return every ruling of one kind, by name; that none is missing is proven over the whole register.
+
+        Where the register's digest is that of an earlier proof, what was proven then is what stands (LED-07).
+        """
+        register = self._standing()
+        before = self._rulings_proven.get(kind)
+        if before is not None and hmac.compare_digest(before[0], register.digest):
+            return list(before[1])
+        register.prove_all()
+        found = tuple(
+            self._ruling(row) for row in self._all(f"{_RULING} WHERE kind = ? ORDER BY name", str(kind))
+        )
+        self._rulings_proven[kind] = (register.digest, found)
+        return list(found)
 
     def _ruling(self, row: Row) -> Ruling:
         ruling = ruling_from(row)

@@ -21,6 +21,7 @@ from ledger.errors import CommitUncertain, Fault, LedgerCorrupt, LedgerUnavailab
 from ledger.model import InstantMs, LedgerId, Position, SpanRow, TransitionName
 from ledger.port import Authenticator, Committed, Decide, SpanRecorder, Verdict, View
 from ledger.sqlite import rows
+from ledger.sqlite.authority_view import ProvenRulings
 from ledger.sqlite.connection import (
     DURABLE_FILE_SYSTEMS,
     DatabaseError,
@@ -100,6 +101,7 @@ class SqliteLedger:
         self._observe = observer
         self.noise_bytes_max = noise_bytes_max
         self._pid = os.getpid()
+        self._rulings: ProvenRulings = {}
         self._dead: str | None = None
         self._uncertain = False
         self._closed = False
@@ -235,7 +237,7 @@ class SqliteLedger:
         head, frontier = self._head()  # 4
         position = head.position
         now, uptime = self._time(head.last_entry, accept_clock=accept_clock)  # 5
-        view: View = SqliteView(self._raw, ledger_id=self._ledger_id, keys=self._keys)
+        view: View = SqliteView(self._raw, ledger_id=self._ledger_id, keys=self._keys, proven=self._rulings)
         verdict: Verdict[T] = decide(view, now)  # 6
         if verdict.steps:
             self._refuse_noise(view, position, verdict.steps)
@@ -351,7 +353,10 @@ class SqliteLedger:
     def _looked(self, look: Callable[[View], T]) -> T:
         if self.damage is None:
             try:
-                return look(SqliteView(self._reader, ledger_id=self._ledger_id, keys=self._keys))
+                view = SqliteView(
+                    self._reader, ledger_id=self._ledger_id, keys=self._keys, proven=self._rulings
+                )
+                return look(view)
             except LedgerCorrupt as fault:
                 self._found(fault)
         return look(DamagedView(self._reader, ledger_id=self._ledger_id))

@@ -234,6 +234,34 @@ def test_no_ruling_is_made_in_the_place_of_one_that_was_touched_or_beside_it(
     ledger.close()
 
 
+@pytest.mark.spec("LED-07", "LED-06", "ADM-05")
+def test_what_is_stopped_is_proven_once_for_each_word_and_every_word_is_seen(
+    book: Book, ledger: SqliteLedger
+) -> None:
+    beside = book.open()
+    asked: list[str] = []
+
+    def stops() -> list[str]:
+        asked.clear()
+        return [one.value for one in ledger.read(lambda view: view.rulings(RulingKind.STOP))]
+
+    one_of_each(ledger)
+    before = stops()
+    ledger._reader.set_trace_callback(asked.append)
+    assert stops() == before
+    assert not [sql for sql in asked if "rulings" in sql]
+    rule(beside, RulingKind.STOP, OPERATION, Stop.OPEN)
+    assert stops() == [str(Stop.OPEN)]
+    assert [sql for sql in asked if "rulings" in sql]
+    without_guards(book.path, f"UPDATE rulings SET value = 'frozen' WHERE {STOP}")
+    assert stops() == [str(Stop.OPEN)]  # the proven word, whatever was written over it
+    assert (
+        why_corrupt(lambda: ledger.read(lambda view: view.ruling(RulingKind.STOP, OPERATION))) == "ruling_mac"
+    )
+    beside.close()
+    ledger.close()
+
+
 @pytest.mark.spec("LED-06", "ADM-05")
 def test_a_ruling_put_in_without_the_keys_is_refused(book: Book, ledger: SqliteLedger) -> None:
     one_of_each(ledger)

@@ -148,16 +148,7 @@ def demand_role(visit: Visit) -> None:
         no = visit.house.ledger.read(lambda view: refuse_caller(view, visit.caller))  # 1
         if no is not None:
             raise RefusedError(no.code)
-    if visit.trouble is not None:  # 2
-        raise RefusedError(visit.trouble.code, field=visit.trouble.field)
-    if visit.signed is not None and not demand.takes_signature:
-        # A statement of it would name no arguments and be good any number of times, so it makes nobody its signer.
-        raise RefusedError(RefusalCode.SIGNATURE_REFUSED, field="command")
-    signed = visit.signed
-    if signed is not None:
-        used = visit.house.ledger.read(lambda view: refuse_used(view, signed, visit.house.now()))
-        if used is not None:
-            raise RefusedError(used.code, field=used.field)
+    _demand_good_signature(visit, demand)  # 2
     no = None if demand.agents else refuse_agent(visit.caller)  # 3
     if no is not None:
         raise RefusedError(no.code, field=no.field)
@@ -166,6 +157,21 @@ def demand_role(visit: Visit) -> None:
         raise RefusedError(RefusalCode.SIGNATURE_NEEDED)
     if demand.action is not None and not demand.on_effect and is_asked(visit, demand.action):  # 5
         _demand_allowed(demand.action, decided(visit, demand.action, None))
+
+
+def _demand_good_signature(visit: Visit, demand: Demand) -> None:
+    """Refuse a signature that came along and is none, is for no act, or cannot be used any more."""
+    signed = visit.signed
+    if visit.trouble is not None:
+        raise RefusedError(visit.trouble.code, field=visit.trouble.field)
+    if signed is None:
+        return
+    if not demand.takes_signature:
+        # A statement of it would name no arguments and be good any number of times, so it makes nobody its signer.
+        raise RefusedError(RefusalCode.SIGNATURE_REFUSED, field="command")
+    used = visit.house.ledger.read(lambda view: refuse_used(view, signed, visit.house.now()))
+    if used is not None:
+        raise RefusedError(used.code, field=used.field)
 
 
 def is_asked(visit: Visit, action: str) -> bool:

@@ -103,8 +103,7 @@ class SqliteLedger:
         self._pid = os.getpid()
         self._rulings: ProvenRulings = {}
         self._dead: str | None = None
-        self._uncertain = False
-        self._closed = False
+        self._uncertain, self._closed = False, False
         self._tolerant = tolerant
         self._expected_id = ledger_id
         self.damage: LedgerCorrupt | None = None

@@ -237,19 +237,6 @@ def test_who_may_not_activate_changes_no_key_and_neither_does_a_revoked_key(tmp_
         assert ring_of(shop) == before
 
 
-@pytest.mark.spec("SEC-02", "APP-01")
-def test_a_used_signature_opens_no_look_either(tmp_path: Path) -> None:
-    """Rule 2 is asked of every command, whether or not it takes a transaction of its own."""
-    with opened_shop(tmp_path / "f0", policy=WITH_ROLES) as shop:
-        look: Act = lambda one: one.task_list()  # noqa: E731 - one act, given twice
-        statement = shop.strict().stated("olga", look)
-        signature = shop.sign("olga", statement)
-        assert look(shop.issuer.signed(signature, statement)).code == "found"
-        assert shop.issuer.revoke("key", "olga").code == "revoked_now"
-        told = look(shop.issuer.signed(signature, statement))
-        assert (told.code, told.more["field"]) == ("signature_refused", "key")
-
-
 @pytest.mark.spec("LED-08", "APP-01", "SEC-02")
 def test_a_restore_brings_no_used_signature_back(tmp_path: Path) -> None:
     folder = tmp_path / "f0"

@@ -8,7 +8,6 @@ Next: `ledger.rules` refuses by them; `ledger.port` says how they are stored.
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +16,6 @@ from typing import Final
 from ledger.errors import Broken
 from ledger.model import EffectId, InstantMs, TransitionName
 
-RULING_ID_PATTERN: Final = re.compile(r"rul_[0-9a-f]{32}\Z")
 RULING_TEXT_MAX: Final = 256
 """Bytes of a ruling's name, and of its value: a resource's kind and a name, a fingerprint, a digest."""
 

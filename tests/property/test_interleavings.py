@@ -16,10 +16,12 @@ ACTS = 600
 SECONDS_MAX = 300.0
 """A run ends after so many acts, once every code that it is about was answered; a busy machine may take so long."""
 
-pytestmark = pytest.mark.spec(
-    *("ADM-01", "ADM-02", "ADM-03", "ADM-04", "ADM-05", "APP-01", "APP-03", "APP-04", "APP-05"),
-    *("POL-05", "POL-07", "BUD-02", "BUD-05", "BUD-06", "PER-03", "LED-01"),
-)
+pytestmark = [
+    pytest.mark.spec(
+        "ADM-01", "ADM-02", "ADM-03", "ADM-04", "ADM-05", "APP-01", "APP-03", "APP-04", "APP-05"
+    ),
+    pytest.mark.spec("POL-05", "POL-07", "BUD-02", "BUD-05", "BUD-06", "PER-03", "LED-01"),
+]
 
 
 @pytest.mark.parametrize("seed", [7, 19])

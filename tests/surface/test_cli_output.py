@@ -246,4 +246,4 @@ def test_a_long_resource_makes_no_line_of_its_own_among_what_waits() -> None:
     ]
     pieces = [line.removeprefix("        | ") for line in lines if line.startswith("        | ")]
     assert "".join(pieces) == row["resource"]
-    assert all(len(line) < 80 for line in lines[:-1])
+    assert all(len(line) < 80 for line in lines if "|" in line)

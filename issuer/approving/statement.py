@@ -4,7 +4,7 @@ Rules:
 1. It is a pure function of the effect, what it was bound to, and what was on record when a person was asked: made again
    it has the same bytes, or something that it says is no longer so, and then nobody's signature counts any more.
 2. Public and sensitive fields stand in clear, each committed part with its salt (EFF-10). A secret field stands as its
-   commitment; so does a part that an adapter derived and that repeats a secret (SEC-01).
+   commitment; so does a part that an adapter derived and that repeats a secret (SEC-01), but for the owner's own words.
 3. `challenge` is a keyed hash over act, effect and digest: nobody but this issuer can make a statement up, and what was
    signed once is about one act on one effect.
 It shows nothing to anybody. Next: `issuer.flow.statements` gathers what it is made of; `issuer.approving.recompute` is
@@ -29,6 +29,11 @@ __all__ = ["Asking", "Declining", "RegistryFact", "Since", "statement_bytes"]
 _CHALLENGE_DOMAIN: Final = b"permit-issuer/statement-challenge/v1\x00"
 _TELLING_CHARS: Final = 4
 """A secret shorter than this stands in any text by chance; only a value that equals it repeats it."""
+
+_OWNERS_ALWAYS: Final = frozenset({"recipients"})
+_OWNERS: Final = frozenset({"actual", "destination"})
+_BUILT_IN: Final = frozenset({"http", "host", "file"})
+"""Kinds of adapters that make these parts of the owner's templates; any other may put anything there."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -169,9 +174,19 @@ def _disclosed(pinned: Pinned, bound: Mapping[str, Any]) -> dict[str, object]:
     shown |= {
         part: value
         for part, value in pinned.derived().items()
-        if is_commitment(bound[part]) and not any(_repeats(value, secret) for secret in secrets)
+        if is_commitment(bound[part])
+        and (_is_owners(pinned, part) or not any(_repeats(value, secret) for secret in secrets))
     }
     return {part: {"salt": pinned.salts[part], "value": value} for part, value in shown.items()}
+
+
+def _is_owners(pinned: Pinned, part: str) -> bool:
+    """Say whether a derived part is made of the owner's templates, where no secret field may stand.
+
+    What a secret has in common with it, it has by chance, or because an actor chose it so to hide who receives
+    something or where it goes: that is shown all the same (APP-02).
+    """
+    return part in _OWNERS_ALWAYS or (part in _OWNERS and pinned.operation.adapter.kind in _BUILT_IN)
 
 
 def _repeats(value: object, secret: object) -> bool:

@@ -122,3 +122,22 @@ def test_a_yes_that_changes_nothing_is_told_why(case: str, tmp_path: Path) -> No
         told = office.issuer.approve(effect, signed(office, effect, tmp_path / "new"))
         assert told.code == "nothing_to_change"
         assert words in told.say
+
+
+@pytest.mark.spec("APP-02", "SEC-01")
+@pytest.mark.parametrize("card", ["mail@example.org", "http", "127.0"])
+def test_no_secret_that_an_actor_chooses_hides_who_receives_or_where_it_goes(
+    card: str, tmp_path: Path
+) -> None:
+    changes = {
+        "payload = { order": "payload = { card = { string = 60, secret = true }, to = { string = 60 }, order",
+        'id = "{order}" }': 'id = "{order}", recipients = ["{to}"] }',
+        'body = { order = "{order}",': 'body = { card = "{card}", order = "{order}",',
+    }
+    with opened_office(tmp_path / "f0", changes=changes) as office:
+        payload = {"order": "o-1", "amount": 900, "to": "mail@example.org", "card": card}
+        effect = waiting(office.issuer.request("refund", payload, task="t1", actor="agent-7"))
+        lines = office.statement(effect).decode().splitlines()
+        assert 'recipients[0]: "mail@example.org"' in lines
+        assert 'destination.host: "127.0.0.1"' in lines
+        assert any(line.startswith("payload.card: secret, commitment ") for line in lines)

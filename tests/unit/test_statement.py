@@ -145,12 +145,12 @@ def test_sensitive_fields_are_disclosed_with_their_salt_and_secret_ones_never() 
 
 @pytest.mark.spec("SEC-01", "APP-02")
 @pytest.mark.parametrize(
-    "actual", [{"path": "/cards/4000-1/x"}, {"4000-1": 1}, {"list": ["x", {"y": "4000-1"}]}]
+    "found", [{"path": "/cards/4000-1/x"}, {"4000-1": 1}, {"list": ["x", {"y": "4000-1"}]}]
 )
-def test_what_an_adapter_repeats_of_a_secret_is_withheld_as_well(actual: dict[str, object]) -> None:
-    statement = statement_of(pinned_of(HIDDEN, preparation=preparation_of(actual=actual)))
+def test_what_an_adapter_repeats_of_a_secret_is_withheld_as_well(found: dict[str, object]) -> None:
+    statement = statement_of(pinned_of(HIDDEN, preparation=preparation_of(preconditions=found)))
     assert b"4000-1" not in statement
-    assert any(line.startswith("actual: secret, commitment ") for line in lines_of(statement))
+    assert any(line.startswith("preconditions: secret, commitment ") for line in lines_of(statement))
     recompute(statement)
 
 

@@ -124,3 +124,16 @@ def test_an_open_process_waits_for_the_sinks_that_the_revision_in_force_requires
         rewritten(made.profile, text)
         activated(made.profile)
         assert issuer.commit(effect).code == "succeeded"
+
+
+@pytest.mark.spec("POL-07", "LED-02")
+def test_an_open_process_keeps_the_rest_of_the_trail_that_the_revision_in_force_keeps(made: Made) -> None:
+    with made.open() as issuer:
+        before = issuer._house.ledger.noise_bytes_max
+        text = made.profile.read_text(encoding="utf-8")
+        rewritten(made.profile, text.replace("[person]", "[ledger]\nspan_bytes = 8_000_000\n[person]"))
+        activated(made.profile)
+        assert refund(issuer).code == "permitted"
+        here = issuer._house.ledger.noise_bytes_max
+        with made.open() as fresh:
+            assert before != here == fresh._house.ledger.noise_bytes_max

@@ -1,5 +1,6 @@
 """A process that lives long serves the revision in force, whoever activates it, and never a draft (POL-04, POL-05)."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,3 +138,18 @@ def test_an_open_process_keeps_the_rest_of_the_trail_that_the_revision_in_force_
         here = issuer._house.ledger.noise_bytes_max
         with made.open() as fresh:
             assert before != here == fresh._house.ledger.noise_bytes_max
+
+
+@pytest.mark.spec("POL-07", "SEC-02")
+def test_an_account_is_whoever_the_revision_in_force_says_in_an_open_process_as_well(made: Made) -> None:
+    login = f', login = "uid:{os.getuid()}"'
+    text = made.profile.read_text(encoding="utf-8")
+    with made.open() as issuer:
+        assert issuer.freeze("class", "refund").code == "suspended_now"
+        assert issuer.thaw("class", "refund").code == "resumed"
+        agent = 'agent-8 = { answers_to = "u-ana", groups = ["bots"]'
+        rewritten(made.profile, text.replace(login, "").replace(agent, agent + login))
+        activated(made.profile)
+        assert issuer.freeze("class", "refund").code == "forbidden"
+        assert refund(issuer).code == "forbidden"  # it was another's name to ask in
+        assert len(demand_one_revision(spans_of(issuer))) == 2

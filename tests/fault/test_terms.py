@@ -8,7 +8,7 @@ import pytest
 
 from issuer import Issuer
 from policies import BundleRefused
-from tests.support.issuers import STANDARD_POLICY, Made, permitted, refund, standard_issuer
+from tests.support.issuers import STANDARD_POLICY, Made, open_task, permitted, refund, standard_issuer
 from tests.support.revised import activated, demand_one_revision, rewritten, spans_of
 from tests.support.service import Service, answer
 
@@ -153,3 +153,23 @@ def test_an_account_is_whoever_the_revision_in_force_says_in_an_open_process_as_
         assert issuer.freeze("class", "refund").code == "forbidden"
         assert refund(issuer).code == "forbidden"  # it was another's name to ask in
         assert len(demand_one_revision(spans_of(issuer))) == 2
+
+
+@pytest.mark.spec("REP-06", "POL-07")
+def test_a_host_reports_in_the_unit_that_was_bound_though_the_owner_has_dropped_it_since(
+    tmp_path: Path, service: Service
+) -> None:
+    paper = 'cost = { "page" = 3 }\nhost ='
+    limits = 'each = { "USD.cent" = 500, "page" = 5 }'
+    changes = {'cost = { "USD.cent" = 1 }\nhost =': paper, 'each = { "USD.cent" = 500 }': limits}
+    made = standard_issuer(tmp_path / "f0", port=service.port, changes=changes)
+    with made.open() as issuer:
+        whom = ["agent-7", "agent-8"]
+        open_task(issuer, "paper", budget={"page": 100}, subject="u-ana", actors=whom)
+        payload = {"name": "n"}
+        effect = permitted(issuer.request("publish", payload, task="paper", actor="agent-7"))
+        claim = str(issuer.admit(effect).more["claim"])
+        text = made.profile.read_text(encoding="utf-8").replace(paper, 'cost = { "USD.cent" = 1 }\nhost =')
+        rewritten(made.profile, text.replace(limits, 'each = { "USD.cent" = 500 }'))
+        activated(made.profile)
+        assert issuer.report(effect, claim, succeeded=True, cost={"page": 4}).code == "succeeded"

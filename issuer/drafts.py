@@ -62,7 +62,10 @@ def _path(places: Places, name: str) -> str:
 
 
 def _digest(places: Places, name: str) -> bytes:
-    with suppress(OSError), open(_path(places, name), "rb") as file:  # noqa: PTH123 - a name, not a path
+    path = _path(places, name)
+    if not os.path.isfile(path):  # noqa: PTH113 - a name, not a path; and opening a pipe would wait for a writer
+        return b""
+    with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123 - a name, not a path
         return sha256(file.read(max(REGISTRY_BYTES_MAX, POLICY_BYTES_MAX) + 1)).digest()
     return b""
 

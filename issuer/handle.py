@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from issuer import answering
-from issuer.caller import Caller
+from issuer.caller import Caller, local_caller
 from issuer.closing import let_go
 from issuer.errors import SetupError
 from issuer.flow.signed_act import act_statement, signing_of, with_signature
@@ -50,6 +50,7 @@ class Handle:
         """
         self._house = house
         self._caller = caller
+        self._is_local = caller == local_caller(house.profile)
         self._current = current
         self._trouble = trouble
         self._token = token
@@ -109,6 +110,10 @@ class Handle:
         if self._stated_by is not None:
             raise _StatedInstead(act_statement(signing_of(house), command, arguments, self._stated_by))
         caller, token = self._caller, self._token
+        if (
+            self._is_local
+        ):  # what an account is called, and whether it is a person's, is the revision's to say
+            caller = local_caller(house.profile)
         if token is not None:
             caller = presented_caller(house.profile, read_token(token))
         visit = Visit(house=house, caller=caller, command=command)

@@ -320,13 +320,18 @@ def _waiting(folder: Path, now: InstantMs) -> int:
 
 def _is_gone(name: str, now: InstantMs) -> bool:
     began = name.partition("-")[0]
-    return name[:1].isdigit() and began.isdigit() and now - int(began) > GONE_MS
+    # One that begins later than now was begun by a clock that was set back since: nobody waits until then.
+    return name[:1].isdigit() and began.isdigit() and abs(now - int(began)) > GONE_MS
 
 
 def _keep(place: Path, content: Mapping[str, object]) -> None:
     """Write a file of this account's alone, whole or not at all; a lost one costs a notice, so it is not synced."""
     draft = place.with_name(f".{place.name}-{random_bytes(_NAME_BYTES).hex()}")
     text = json.dumps(content, ensure_ascii=True).encode("ascii")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(text)
-    draft.replace(place)
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text)
+        draft.replace(place)
+    except BaseException:  # a full disk leaves no part behind, for each notice one
+        draft.unlink(missing_ok=True)
+        raise

@@ -54,6 +54,9 @@ def read_policies(folder: Path) -> Mapping[str, str]:
 
 
 def _bounded(path: Path) -> bytes:
+    if not path.is_file():
+        # Asked first, because opening a pipe would wait for a writer.
+        raise OSError
     with path.open("rb") as file:
         return file.read(POLICY_BYTES_MAX + 1)
 

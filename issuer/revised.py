@@ -66,6 +66,15 @@ class RevisedLedger:
         return self.beneath.ledger_id
 
     @property
+    def noise_bytes_max(self) -> int | None:
+        """From how many bytes on the trail takes no refusal directly after another (LED-02)."""
+        return self.beneath.noise_bytes_max
+
+    @noise_bytes_max.setter
+    def noise_bytes_max(self, bytes_max: int | None) -> None:
+        self.beneath.noise_bytes_max = bytes_max
+
+    @property
     def damage(self) -> LedgerCorrupt | None:
         """What cannot be trusted in it, where it was opened to be looked at all the same (LED-04)."""
         return self.beneath.damage

@@ -217,6 +217,7 @@ class CurrentTerms:
         self._house.delivery.require(
             {name: sink.required for name, sink in terms.profile.audit.sinks.items()}
         )
+        self._house.ledger.noise_bytes_max = terms.profile.ledger.capacity.noise_bytes_max
         self._house = replace(
             self._house,
             ledger=self._house.ledger.under(revision),

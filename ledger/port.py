@@ -339,6 +339,9 @@ Decide = Callable[[View, InstantMs], Verdict[T]]
 class Ledger(Protocol):
     """A ledger that all processes with the same authority share (ADM-06)."""
 
+    noise_bytes_max: int | None
+    """From how many bytes on the trail takes no refusal directly after another (LED-02); None is without end."""
+
     @property
     def ledger_id(self) -> LedgerId:
         """The identity that seals and sinks are bound to."""

@@ -41,6 +41,7 @@ from issuer.flow.reference import bound_operation, effect_reference, find_effect
 from issuer.flow.refusing import RefusedError
 from issuer.flow.statements import statement_again
 from issuer.house import House, Visit
+from issuer.revised import RevisionMoved
 from issuer.wire import Answer, code_of
 from ledger.changes import Step
 from ledger.errors import Malformed
@@ -52,6 +53,9 @@ from ledger.states import UNUSED, EffectState
 POLL_S: Final = 0.5
 """Seconds between two looks of somebody who waits: a read of one row, and a person takes minutes."""
 
+_NOT_SENT_NOW: Final = (
+    "Nothing was sent yet: the owner's files changed meanwhile; whoever asked for it can commit it."
+)
 _NOT_SENT: Final = "Nothing was sent: the credential of whoever asked for it does not count any more."
 
 SHOWN_FOR: Final = "approval"
@@ -157,7 +161,13 @@ def _sent(visit: Visit, effect: Effect, answered: Answer) -> Answer:
     """
     house, name, account = visit.house, effect.caller, visit.caller.account
     own = house.ledger.read(lambda view: asking_caller(house.profile, view, name, account))
-    told = commit(replace(visit, caller=own, command="commit", signed=None, trouble=None), effect.effect_id)
+    try:
+        told = commit(
+            replace(visit, caller=own, command="commit", signed=None, trouble=None), effect.effect_id
+        )
+    except RevisionMoved:  # the yes is written, and is not given once more; whoever asked can still send it
+        say = f"{answered.say} {_NOT_SENT_NOW}"
+        return replace(answered, say=say, more={**answered.more, "not_sent": "revision_moved"})
     if told.code != str(RefusalCode.UNAUTHENTICATED):
         return told
     return replace(answered, say=f"{answered.say} {_NOT_SENT}", more={**answered.more, "not_sent": told.code})

@@ -44,7 +44,7 @@ from issuer.flow.stops import (
 )
 from issuer.house import House, Visit
 from issuer.wire import Answer
-from ledger.authority import Ruling, RulingKind, Stop, StopKind
+from ledger.authority import NOTHING_VOID, Ruling, RulingKind, Stop, StopKind
 from ledger.changes import Step, TaskMoved
 from ledger.model import (
     PERMIT_ID_PATTERN,
@@ -192,7 +192,8 @@ def _named(visit: Visit, kind: StopKind, name: str | None, reason: str) -> Answe
         if before is not None and before.value == Stop.REVOKED:
             return _nothing(visit, met, stop)
         # Instants of an accepted clock may lie ahead: all that was prepared is void, whenever that was said to be.
-        until = max([now, *(effect.prepared_ms for effect in (*pending, *sent))])
+        kept = NOTHING_VOID if before is None else before.voids_until_ms
+        until = max([now, kept, *(effect.prepared_ms for effect in (*pending, *sent))])
         ruling = Ruling(
             kind=RulingKind.STOP, name=stop, value=REVOKED, since_ms=now, voids_until_ms=InstantMs(until)
         )

@@ -141,8 +141,9 @@ def report(
         word = _host_word(outcome)
         reported = None if cost is None else costs(cost)
         for unit in reported or ():
-            if unit not in visit.house.units:
-                # A unit is a name that the owner chose; a host's own words have no place in the trail (SEC-01).
+            if unit not in visit.house.units and unit not in effect.cost:
+                # A unit is a name that the owner chose, now or when the effect was bound; a host's own words have no
+                # place in the trail (SEC-01).
                 raise unknown_unit(visit.house, "cost", unit)
         said = host_outcome(
             effect,

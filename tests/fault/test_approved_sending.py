@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from issuer import Issuer
+from issuer.flow.steps import Reached
 from ledger.authority import Ruling, RulingKind, Stop
 from ledger.changes import RulingMade, Step
 from ledger.model import InstantMs, Transition, TransitionName
@@ -140,3 +141,22 @@ def test_a_person_who_asked_has_it_sent_whoever_approves(office: Office) -> None
     office.service.then(answer(201))
     assert office.approve(effect, "bob").code == "succeeded"
     assert f"uid:{os.getuid()}" not in str(trail(office.issuer)[-1].attributes["permit.caller"])
+
+
+@pytest.mark.spec("APP-04", "POL-07", "OPR-01")
+def test_a_yes_stands_where_the_revision_moves_before_what_it_allows_is_sent(tmp_path: Path) -> None:
+    offices: list[Office] = []
+
+    def activating(step: str) -> None:
+        if step == Reached.SINKS_PROBED and offices:
+            office = offices.pop()
+            office.put(office.policies, office.policies.read_text() + "// another revision\n")
+
+    with opened_office(tmp_path / "f0", changes=CHANGES, observe=activating) as office:
+        effect = office.ask()
+        offices.append(office)
+        told = office.approve(effect, "bob")
+        assert (told.code, told.more["not_sent"], offices) == ("permitted", "revision_moved", [])
+        assert office.service.connections == 0
+        office.service.then(answer(201))
+        assert office.issuer.commit(effect).code == "succeeded"

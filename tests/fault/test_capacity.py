@@ -233,7 +233,7 @@ def test_noise_is_answered_as_a_full_ledger_and_never_as_a_reason_to_repeat_a_se
     with made.open() as issuer:
         sent = permitted(issuer.request("publish", {"name": "v1"}, task="t1.b", actor="agent-7"))
         claim = str(issuer.admit(sent).more["claim"])
-        issuer._house.ledger.beneath.noise_bytes_max = 1  # type: ignore[attr-defined]  # as if the trail were that full
+        issuer._house.ledger.beneath.noise_bytes_max = 1  # as if the trail were that full
         nobody = "eff_" + "0" * 32
         assert issuer.show(nobody).code == "not_found"
         before = length(issuer)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from issuer import Issuer
 from issuer.commands import activate
+from issuer.drafts import differing_files
+from issuer.errors import SetupError
 from issuer.flow.steps import Reached
 from issuer.places import Places
 from issuer.profile import ProfileRefused
@@ -144,6 +147,24 @@ def test_a_copy_is_read_back_whatever_order_its_names_have_as_text_of_a_manifest
     with made.open() as issuer:
         assert active(issuer) == revision
         assert refund(issuer).code == "permitted"
+
+
+@pytest.mark.spec("POL-04", "POL-07")
+def test_a_pipe_among_the_policies_keeps_nobody_waiting(made: Made) -> None:
+    os.mkfifo(made.folder / "policies" / "pipe.cedar")
+    found: list[object] = []
+
+    def look() -> None:
+        with made.open() as issuer:
+            found.append(differing_files(Places(made.profile), active(issuer)))
+        with pytest.raises(SetupError) as refused:
+            activate(made.profile)
+        found.append(refused.value.reason)
+
+    waiting = threading.Thread(target=look, daemon=True)
+    waiting.start()
+    waiting.join(30)
+    assert found == [("policies/pipe.cedar",), "policies_unreadable"]
 
 
 @pytest.mark.spec("POL-07", "AUD-01")

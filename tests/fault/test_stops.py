@@ -372,6 +372,27 @@ def test_an_effect_that_was_prepared_in_the_future_of_an_accepted_clock_is_void_
     assert service.connections == 0
 
 
+@pytest.mark.spec("ADM-05", "PER-03")
+def test_a_second_revocation_takes_nothing_back_of_the_first_whatever_the_clock_says(
+    tmp_path: Path, service: Service
+) -> None:
+    clock = Clock()
+    made = standard_issuer(tmp_path / "f1", port=service.port)
+    with made.open(clock=clock) as issuer:
+        clock.ahead_ms = CLOCK_BACKWARD_TOLERANCE_MS - 100
+        issuer.revoke("person", "u-ana")
+        first = issuer._house.ledger.read(lambda view: view.ruling(RulingKind.STOP, "person:u-ana"))
+        clock.ahead_ms = 0
+        assert issuer.clock_accept().code == "accepted"
+        issuer.thaw("person", "u-ana")
+        issuer.revoke("person", "u-ana")
+        second = issuer._house.ledger.read(lambda view: view.ruling(RulingKind.STOP, "person:u-ana"))
+    assert first is not None
+    assert second is not None
+    assert second.since_ms < first.since_ms
+    assert second.voids_until_ms == first.voids_until_ms
+
+
 # ------------------------------------------------------------------------------------ what cannot be had
 
 

@@ -1,5 +1,6 @@
 """A process that lives long serves the revision in force, whoever activates it, and never a draft (POL-04, POL-05)."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from issuer import Issuer
 from policies import BundleRefused
-from tests.support.issuers import STANDARD_POLICY, Made, permitted, refund, standard_issuer
+from tests.support.issuers import STANDARD_POLICY, Made, open_task, permitted, refund, standard_issuer
 from tests.support.revised import activated, demand_one_revision, rewritten, spans_of
 from tests.support.service import Service, answer
 
@@ -124,3 +125,51 @@ def test_an_open_process_waits_for_the_sinks_that_the_revision_in_force_requires
         rewritten(made.profile, text)
         activated(made.profile)
         assert issuer.commit(effect).code == "succeeded"
+
+
+@pytest.mark.spec("POL-07", "LED-02")
+def test_an_open_process_keeps_the_rest_of_the_trail_that_the_revision_in_force_keeps(made: Made) -> None:
+    with made.open() as issuer:
+        before = issuer._house.ledger.noise_bytes_max
+        text = made.profile.read_text(encoding="utf-8")
+        rewritten(made.profile, text.replace("[person]", "[ledger]\nspan_bytes = 8_000_000\n[person]"))
+        activated(made.profile)
+        assert refund(issuer).code == "permitted"
+        here = issuer._house.ledger.noise_bytes_max
+        with made.open() as fresh:
+            assert before != here == fresh._house.ledger.noise_bytes_max
+
+
+@pytest.mark.spec("POL-07", "SEC-02")
+def test_an_account_is_whoever_the_revision_in_force_says_in_an_open_process_as_well(made: Made) -> None:
+    login = f', login = "uid:{os.getuid()}"'
+    text = made.profile.read_text(encoding="utf-8")
+    with made.open() as issuer:
+        assert issuer.freeze("class", "refund").code == "suspended_now"
+        assert issuer.thaw("class", "refund").code == "resumed"
+        agent = 'agent-8 = { answers_to = "u-ana", groups = ["bots"]'
+        rewritten(made.profile, text.replace(login, "").replace(agent, agent + login))
+        activated(made.profile)
+        assert issuer.freeze("class", "refund").code == "forbidden"
+        assert refund(issuer).code == "forbidden"  # it was another's name to ask in
+        assert len(demand_one_revision(spans_of(issuer))) == 2
+
+
+@pytest.mark.spec("REP-06", "POL-07")
+def test_a_host_reports_in_the_unit_that_was_bound_though_the_owner_has_dropped_it_since(
+    tmp_path: Path, service: Service
+) -> None:
+    paper = 'cost = { "page" = 3 }\nhost ='
+    limits = 'each = { "USD.cent" = 500, "page" = 5 }'
+    changes = {'cost = { "USD.cent" = 1 }\nhost =': paper, 'each = { "USD.cent" = 500 }': limits}
+    made = standard_issuer(tmp_path / "f0", port=service.port, changes=changes)
+    with made.open() as issuer:
+        whom = ["agent-7", "agent-8"]
+        open_task(issuer, "paper", budget={"page": 100}, subject="u-ana", actors=whom)
+        payload = {"name": "n"}
+        effect = permitted(issuer.request("publish", payload, task="paper", actor="agent-7"))
+        claim = str(issuer.admit(effect).more["claim"])
+        text = made.profile.read_text(encoding="utf-8").replace(paper, 'cost = { "USD.cent" = 1 }\nhost =')
+        rewritten(made.profile, text.replace(limits, 'each = { "USD.cent" = 500 }'))
+        activated(made.profile)
+        assert issuer.report(effect, claim, succeeded=True, cost={"page": 4}).code == "succeeded"

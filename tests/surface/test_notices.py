@@ -377,6 +377,25 @@ def test_a_storm_starts_no_crowd_and_hides_nothing(house: House) -> None:
 
 
 @pytest.mark.spec("APP-01")
+def test_what_a_clock_left_behind_that_was_ahead_keeps_no_place(house: House) -> None:
+    ahead = house.now() + HOUR_MS
+    house.places.notices.mkdir(mode=0o700)
+    for number in range(WAITING_MAX):
+        (house.places.notices / f"{ahead:015d}-frozen-{number}.json").write_text("{}")
+    assert failed_notices(house.places.notices, house.now()) == WAITING_MAX
+    notify(house, waiting(1))
+    failed = [json.loads((house.places.notices / name).read_text()) for name in files(house, f"{FAILED}*")]
+    assert {"courier": "too_many"} not in [one.get("why") for one in failed]
+
+
+@pytest.mark.spec("APP-01")
+def test_a_full_disk_leaves_no_part_of_a_notice_behind(house: House) -> None:
+    (house.places.notices / "told").mkdir(parents=True, mode=0o700)
+    notify(house, waiting(1))
+    assert files(house, ".*") == []
+
+
+@pytest.mark.spec("APP-01")
 def test_few_failures_are_kept(house: House) -> None:
     house.places.notices.mkdir(mode=0o700)
     for number in range(150):

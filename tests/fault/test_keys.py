@@ -254,8 +254,9 @@ def test_what_cannot_be_done_with_a_key_is_an_answer_and_changes_nothing(shop: S
 @pytest.mark.parametrize("kind", [CallerKind.HOST, CallerKind.ACTOR])
 def test_neither_a_host_nor_an_actor_looks_after_keys(shop: Shop, kind: CallerKind) -> None:
     first = active(shop.issuer)
-    with shop.made.open() as issuer:
-        issuer._caller = Caller(name="agent-7", account="token", roles=("owner",), kind=kind)
+    with shop.made.open() as opened:
+        agent = Caller(name="agent-7", account="token", roles=("owner",), kind=kind)
+        issuer = Issuer(opened._house, agent, opened._current)
         answers = [
             issuer.keys_list(),
             issuer.keys_rotate(),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from audit import SinkUnavailable
+from issuer import Issuer
 from issuer.restore.restoring import restore
 from issuer.surfaces.cli.output import render
 from ledger.model import EffectId
@@ -47,8 +48,8 @@ def publication(inquiry: Inquiry) -> tuple[str, str]:
 @pytest.mark.spec("REC-01", "EFF-08", "SUR-02")
 def test_an_effect_that_is_not_the_callers_reads_like_a_missing_one(after: Inquiry) -> None:
     effect = after.unknown()
-    other = rebuilt(after.issuer)
-    other._caller = replace(after.issuer._caller, name="u-eve")
+    house = rebuilt(after.issuer)._house
+    other = Issuer(house, replace(after.issuer._caller, name="u-eve"), lambda: house)
     for reference in (effect, "eff_" + "0" * 32, "nonsense"):
         for said in (other.reconcile(reference), other.acknowledge(reference, reason="checked_by_phone")):
             assert (said.code, said.effect, said.state) == ("not_found", None, None)

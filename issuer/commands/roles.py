@@ -130,7 +130,7 @@ COMMANDS: Final[Mapping[str, Demand]] = MappingProxyType(
         "decline": Demand(functions=("decline",)),
     },
 )
-"""Every command of the product by the word that its refusals name. Those of issue 6 stand here before they exist."""
+"""Every command of the product, by the word that its refusals name."""
 
 
 def demand_role(visit: Visit) -> None:

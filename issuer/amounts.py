@@ -1,4 +1,7 @@
-"""Money and counts as people write them, the same wherever a person reads: terminal, notice, statement."""
+"""Money and counts as people write them, on the terminal and in a notice.
+
+A statement writes them by itself (`issuer.approving.rendering`): an approver's own tool could be that package alone.
+"""
 
 from typing import Final
 

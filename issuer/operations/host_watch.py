@@ -26,6 +26,12 @@ SWEEPS_MAX: Final = 200
 
 SWEEP_PAUSE_S: Final = 0.01
 
+CLEAN_SWEEPS: Final = 2
+"""Looks in a row that find nothing: one may pass a number just before a child is given it."""
+
+_ENVIRONMENT_END: Final = 48
+"""Where `env_end` stands behind the command's name in /proc/PID/stat (proc_pid_stat(5), field 51)."""
+
 DONE: Final = b"done\n"
 GROUP: Final = b"group "
 
@@ -50,12 +56,19 @@ def end_marked(effect_id: str) -> None:
     """Kill every process that carries this effect's mark, but never this one; does nothing outside Linux."""
     if not _PROCESSES.joinpath("self", "environ").exists():
         return
+    clean = 0
     for _ in range(SWEEPS_MAX):
-        found = [pid for pid in _process_ids() if _is_marked(pid, effect_id)]
-        if not found:
-            return
-        for pid in found:
+        marked, is_settled = [], True
+        for pid in _process_ids():
+            if _is_marked(pid, effect_id):
+                marked.append(pid)
+            elif _is_turning(pid):
+                is_settled = False
+        for pid in marked:
             _kill_if_marked(pid, effect_id)
+        clean = 0 if marked or not is_settled else clean + 1
+        if clean == CLEAN_SWEEPS:
+            return
         time.sleep(SWEEP_PAUSE_S)
 
 
@@ -73,6 +86,18 @@ def _is_marked(pid: int, effect_id: str) -> bool:
         # It is gone, or it belongs to another account.
         return False
     return f"{MARK}={effect_id}".encode() in environment.split(b"\0")
+
+
+def _is_turning(pid: int) -> bool:
+    """Whether a process is between two programs, where it has no environment to read yet, marked or not."""
+    own = _PROCESSES.joinpath(str(pid))
+    try:
+        # A zombie and a thread of the kernel have no program; those of other accounts are not ours to ask.
+        own.joinpath("exe").readlink()
+        fields = own.joinpath("stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return len(fields) > _ENVIRONMENT_END and fields[_ENVIRONMENT_END] == b"0"
 
 
 def _kill_if_marked(pid: int, effect_id: str) -> None:

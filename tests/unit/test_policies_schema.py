@@ -8,6 +8,9 @@ from policies import UNBOUNDED, Attribute, Catalogue, CatalogueRefused, Resource
 from policies.schema import quoted
 from tests.support.policy_room import CATALOGUE, EXPERIENCE
 
+ACTS = ("acknowledge", "activate", "observe", "openTask", "reconcile", "revoke")
+"""What people and hosts may do beside asking (POL-01)."""
+
 THING = ResourceType(name="Thing", attributes=())
 
 
@@ -19,18 +22,20 @@ def declarations(text: str) -> set[str]:
 
 
 @pytest.mark.spec("POL-02")
-def test_the_schema_of_the_example_profile_is_the_published_one_plus_counts_and_bounds() -> None:
+def test_the_schema_of_the_example_profile_is_the_published_one_plus_counts_bounds_and_roles() -> None:
     if not EXPERIENCE.is_dir():
         pytest.skip("the published example is not beside this repository")
     published = declarations((EXPERIENCE / "schema.cedarschema").read_text())
     generated = declarations(cedar_schema(CATALOGUE))
-    assert {one.split("=")[0] for one in published - generated} == {"typeEarlier", "typeAsk"}
-    assert {one.split("=")[0] for one in generated - published} == {
-        "typeEarlier",
-        "typeAsk",
-        "typeUsage",
-        "typeLimits",
+    refined = {"typeEarlier", "typeAsk", "entityPersonin[Group]"}
+    assert {one.split("=")[0] for one in published - generated} == refined
+    added = {re.split("=|appliesTo|enum", one)[0] for one in generated - published}
+    acts = {f'action"{act}"' for act in ACTS}
+    assert added - acts == {
+        *("typeEarlier", "typeAsk", "typeUsage", "typeLimits"),
+        *("entityPersonin[Group,Role]", "entityRole", "entityIssuer", "entityEffectin[Class,Operation]"),
     }
+    assert acts <= added
 
 
 @pytest.mark.spec("POL-02")

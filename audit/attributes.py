@@ -18,11 +18,11 @@ from ledger.model import (
     PERMIT_ID_PATTERN,
     TASK_ID_PATTERN,
     UNIT_PATTERN,
-    AttributeValue,
     EvidenceClass,
     Tier,
 )
 from ledger.refusals import RefusalCode
+from ledger.transitions import AttributeValue
 
 __all__ = ["ATTRIBUTES", "AUTOMATIC", "VISIBLE", "Attribute", "Kind", "fits"]
 
@@ -170,6 +170,13 @@ ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType(
         "permit.sink.name": _text("the sink", _NAME, "name"),
         "permit.sink.kind": _text("what kind of sink", _WORD, "snake_case word"),
         "permit.sink.location_digest": _text("SHA-256 of its place", _DIGEST, "64 hex digits"),
+        "permit.sink.from": _whole("the first sequence that the sink is not given"),
+        "permit.sink.upto": _whole("the last sequence that this is about"),
+        "permit.tree.size": _whole("how many spans the tree holds (RFC 9162 section 2.1)"),
+        "permit.tree.root": _text("the root of that tree", _DIGEST, "64 hex digits"),
+        "permit.format": _text("the form in which spans were given out", _WORD, "snake_case word"),
+        "permit.filter.digest": _text("SHA-256 of what was asked for", _DIGEST, "64 hex digits"),
+        "permit.file.digest": _text("SHA-256 of the file", _DIGEST, "64 hex digits"),
         "permit.count": _whole("how many"),
         "permit.collected": _texts("the effects that are tombstones from here on", EFFECT_ID_PATTERN, "effect id", 36),
         "permit.forgotten": _whole("tombstones of effects without a permit that went (LED-02)"),

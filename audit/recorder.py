@@ -28,7 +28,8 @@ from audit.redaction import without_secrets
 from audit.vocabulary import check
 from ledger.canonical import canonical_bytes
 from ledger.errors import Malformed, SpanNotRecorded
-from ledger.model import BINDING_BYTES_MAX, AttributeValue, InstantMs, Position, RecordedSpan, Transition
+from ledger.model import BINDING_BYTES_MAX, InstantMs
+from ledger.transitions import AttributeValue, Position, RecordedSpan, Transition
 
 try:
     from opentelemetry.context import Context

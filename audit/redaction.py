@@ -17,7 +17,7 @@ from typing import Final
 
 from audit.vocabulary import ATTRIBUTES, OUTCOMES, fits
 from ledger.errors import SpanNotRecorded
-from ledger.model import AttributeValue, Transition
+from ledger.transitions import AttributeValue, Transition
 
 __all__ = ["SECRETS", "without_secrets"]
 

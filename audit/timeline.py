@@ -13,8 +13,9 @@ from typing import Final
 
 from ledger.canonical import parse_strict
 from ledger.errors import LedgerCorrupt, Malformed
-from ledger.model import AttributeValue, InstantMs, SpanRow
+from ledger.model import InstantMs
 from ledger.port import View
+from ledger.transitions import AttributeValue, SpanRow
 from ledger.tree import leaf_hash
 
 __all__ = ["TimelineEntry", "entry_of", "readable_line", "timeline"]

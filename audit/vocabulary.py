@@ -15,12 +15,9 @@ from typing import Final
 
 from audit.attributes import ATTRIBUTES, AUTOMATIC, VISIBLE, Kind, fits
 from ledger.errors import SpanNotRecorded
-from ledger.model import (
-    EFFECT_ID_PATTERN,
-    Transition,
-    TransitionName,
-)
+from ledger.model import EFFECT_ID_PATTERN
 from ledger.states import PENDING, EffectState, is_legal
+from ledger.transitions import Transition, TransitionName
 
 __all__ = ["ATTRIBUTES", "AUTOMATIC", "OUTCOMES", "SPANS", "check", "fits", "page"]
 
@@ -79,6 +76,16 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
         TransitionName.SINK_REGISTERED: _shape(
             _MODE | _named("sink.name", "sink.kind", "sink.location_digest"), _named("reason")
         ),
+        TransitionName.SINK_REPLACED: _shape(
+            _MODE | _named("sink.name", "sink.kind", "sink.location_digest", "sink.upto"), _named("reason")
+        ),
+        TransitionName.SINK_QUARANTINED: _shape(
+            _MODE | _named("sink.name", "sink.from", "sink.upto", "reason"), frozenset()
+        ),
+        TransitionName.SINK_FAILED: _shape(
+            _MODE | _named("sink.name", "reason"), _named("sink.upto", "count")
+        ),
+        TransitionName.SINK_RECOVERED: _shape(_MODE | _named("sink.name", "sink.upto"), _named("count")),
         TransitionName.PROBE: _shape(frozenset(), _named("mode", "sqlite", "reason")),
         TransitionName.TASK_OPENED: _shape(
             _MODE | _named("task.id", "task.name", "root.id", "subject", "ceiling"),
@@ -205,6 +212,19 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
         TransitionName.KEY_ROTATED: _shape(_MODE | _named("key.id"), _named("reason", "count")),
         TransitionName.KEY_RETIRED: _shape(_MODE | _named("key.id"), _named("reason", "count")),
         TransitionName.KEY_REVOKED: _shape(_MODE | _named("key.id"), _named("reason", "count")),
+        TransitionName.CHECKPOINT_SIGNED: _shape(
+            _MODE | _named("tree.size", "tree.root", "key.id", "reason"), frozenset()
+        ),
+        TransitionName.AUDIT_EXPORTED: _shape(
+            _MODE | _named("command", "format", "count"),
+            _named("filter.digest", "file.digest", "base.sequence", "reason", "tree.size", "tree.root")
+            | _named("policy.ids", "bundle.digest", "engine"),
+        ),
+        TransitionName.AUDIT_ARCHIVED: _shape(
+            _MODE | _named("base.epoch", "base.sequence", "tree.root", "file.digest", "count"),
+            _named("reason"),
+        ),
+        TransitionName.NOISE: _shape(_MODE | _named("count", "reason"), _named("command", "refusal")),
         TransitionName.REFUSED: _shape(
             _named("mode", "command", "refusal"),
             _ABOUT

@@ -36,9 +36,10 @@ from issuer.terms import Terms, terms_of
 from ledger.authority import ACTIVE_REVISION, Ruling, RulingKind
 from ledger.changes import RulingMade, Step
 from ledger.errors import Fault, LedgerCorrupt, LedgerUnavailable
-from ledger.model import AttributeValue, InstantMs, Transition, TransitionName
+from ledger.model import InstantMs
 from ledger.port import Ledger, Verdict, View
 from ledger.states import PENDING, UNRESOLVED
+from ledger.transitions import AttributeValue, Transition, TransitionName
 
 UNACTIVATED: Final = ""
 """The revision of a house that reads a ledger in which none was ever activated."""

@@ -25,12 +25,13 @@ from issuer.sealing.authenticator import RingAuthenticator
 from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given
 from issuer.wiring import current_keys, open_ledger
 from ledger.changes import Step
-from ledger.model import InstantMs, Position, Transition, TransitionName
+from ledger.model import InstantMs
 from ledger.port import Verdict, View
 from ledger.sqlite import SqliteLedger
 from ledger.sqlite.copying import copied
 from ledger.sqlite.halt import refuse_halted
 from ledger.sqlite.head import head_of_copy
+from ledger.transitions import Position, Transition, TransitionName
 
 COMMAND: Final = "ledger-backup"
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from ledger.canonical import canonical_bytes
-from ledger.model import LedgerId, Position
+from ledger.model import LedgerId
 from ledger.port import Authenticator
+from ledger.transitions import Position
 
 _BYTES_MAX: Final = 64 * 1024
 """Far more than the names of dead processes that ever stand there at once; a longer file says nothing."""

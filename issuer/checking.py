@@ -26,11 +26,12 @@ from issuer.sealing import KeyRing, Purpose, may, seal_key_id
 from issuer.sealing.authenticator import RingAuthenticator
 from ledger.changes import Step
 from ledger.errors import Fault, LedgerCorrupt
-from ledger.model import LedgerId, Position, Transition, TransitionName
+from ledger.model import LedgerId
 from ledger.port import Ledger, SealedEffect, SealedPermit, Verdict
 from ledger.sqlite.check import CheckFinding, CheckReport, check_ledger
 from ledger.sqlite.check_ground import FINDINGS_MAX, Proofs
 from ledger.sqlite.halt import lift_halt, set_halt, standing_halt
+from ledger.transitions import Position, Transition, TransitionName
 
 SINK_SECONDS: Final = 2.0
 """How long another process may hold a sink while its last line is looked at."""

@@ -17,10 +17,11 @@ from issuer.profile import Profile
 from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, ProtectedStore
 from ledger.invocations import Invocation
-from ledger.model import AttributeValue, InstantMs, PathNode, Transition, Unit
+from ledger.model import InstantMs, PathNode, Unit
 from ledger.port import Ledger, View
 from ledger.refusals import Refusal
 from ledger.sqlite.ballast import Ballast
+from ledger.transitions import AttributeValue, Transition
 from policies import Bundle, Directory
 
 ID_SHOWN: Final = slice(4, 12)

@@ -8,8 +8,9 @@ from issuer.places import Places
 from issuer.sealing import KeyRing
 from issuer.sealing.authenticator import RingAuthenticator
 from ledger.errors import SpanNotRecorded
-from ledger.model import LedgerId, RecordedSpan
+from ledger.model import LedgerId
 from ledger.sqlite import SqliteLedger
+from ledger.transitions import RecordedSpan
 
 
 class _NoSpans:

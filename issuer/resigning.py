@@ -8,9 +8,10 @@ from collections.abc import Callable
 from issuer.checking import proofs_with
 from issuer.places import Places
 from issuer.sealing import KeyRing
-from ledger.model import InstantMs, LedgerId, Transition
+from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanRecorder
 from ledger.timekeeping import Uptime
+from ledger.transitions import Transition
 
 
 def signed_anew(

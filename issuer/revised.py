@@ -14,8 +14,9 @@ from typing import Final, TypeVar
 from ledger.authority import ACTIVE_REVISION, RulingKind
 from ledger.changes import Step
 from ledger.errors import LedgerCorrupt
-from ledger.model import InstantMs, LedgerId, TransitionName
+from ledger.model import InstantMs, LedgerId
 from ledger.port import Committed, Decide, Ledger, Verdict, View
+from ledger.transitions import TransitionName
 
 T = TypeVar("T")
 

@@ -30,12 +30,13 @@ from issuer.starter import family_files, starter_profile
 from issuer.terms import load_policies
 from issuer.wiring import current_keys, open_ledger, own_ledger
 from ledger.changes import SinkRegistered, Step
-from ledger.model import InstantMs, SinkRegistration, Transition, TransitionName
+from ledger.model import InstantMs, SinkRegistration
 from ledger.port import Ledger, Verdict, View
 from ledger.sqlite import library_version
 from ledger.sqlite.ballast import Ballast
 from ledger.sqlite.creation import create_ledger
 from ledger.sqlite.schema import SCHEMA_VERSION
+from ledger.transitions import Transition, TransitionName
 from policies import starter_files
 
 ROOT_BYTES: Final = 32

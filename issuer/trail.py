@@ -12,8 +12,9 @@ from typing import Final
 
 from audit import TimelineEntry, entry_of, readable_line
 from issuer.clock import instant_text
-from ledger.model import AttributeValue, InstantMs, SpanRow, TransitionName
+from ledger.model import InstantMs
 from ledger.port import View
+from ledger.transitions import AttributeValue, SpanRow, TransitionName
 
 PAGE_ROWS: Final = 1000
 """Spans that are read at a time."""

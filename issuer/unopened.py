@@ -30,9 +30,10 @@ from issuer.wiring import open_ledger
 from ledger.authority import StopKind
 from ledger.changes import Step
 from ledger.errors import Fault
-from ledger.model import AttributeValue, InstantMs, LedgerId, Transition, TransitionName
+from ledger.model import InstantMs, LedgerId
 from ledger.port import Ledger, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
+from ledger.transitions import AttributeValue, Transition, TransitionName
 from policies import ActFacts, BundleRefused, EngineUnfit, may_act
 
 ACTIVATE: Final = "activate"

@@ -14,7 +14,8 @@ from enum import StrEnum
 from typing import Final
 
 from ledger.errors import Broken
-from ledger.model import EffectId, InstantMs, TransitionName
+from ledger.model import EffectId, InstantMs
+from ledger.transitions import TransitionName
 
 RULING_TEXT_MAX: Final = 256
 """Bytes of a ruling's name, and of its value: a resource's kind and a name, a fingerprint, a digest."""
@@ -30,6 +31,7 @@ CHANGES_OF_AUTHORITY: Final = frozenset(
     {
         *(TransitionName.LEDGER_CREATED, TransitionName.LEDGER_MIGRATED, TransitionName.LEDGER_RESTORED),
         *(TransitionName.CLOCK_ACCEPTED, TransitionName.SINK_REGISTERED, TransitionName.REVISION_ACTIVATED),
+        *(TransitionName.SINK_REPLACED, TransitionName.SINK_QUARANTINED, TransitionName.AUDIT_ARCHIVED),
         *(TransitionName.TASK_OPENED, TransitionName.TASK_GRANTED, TransitionName.TASK_LOWERED),
         *(TransitionName.TASK_CLOSED, TransitionName.TASK_FROZEN, TransitionName.TASK_THAWED),
         TransitionName.OVERRUN_ACCEPTED,

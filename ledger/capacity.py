@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledger.changes import Step
-from ledger.model import Holdings, TransitionName
+from ledger.model import Holdings
 from ledger.refusals import Refusal, RefusalCode
+from ledger.transitions import TransitionName
 
 MEBIBYTE: Final = 1024 * 1024
 

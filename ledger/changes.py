@@ -24,10 +24,10 @@ from ledger.model import (
     TaskId,
     TaskState,
     Tombstone,
-    Transition,
     Unit,
 )
 from ledger.states import EffectState
+from ledger.transitions import Transition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

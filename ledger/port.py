@@ -30,20 +30,16 @@ from ledger.model import (
     PathNode,
     Permit,
     PermitId,
-    Position,
-    RecordedSpan,
     Repetition,
     SinkRegistration,
-    SpanRow,
     Task,
     TaskId,
     Tombstone,
-    Transition,
-    TransitionName,
     Unit,
 )
 from ledger.refusals import Refusal
 from ledger.states import EffectState
+from ledger.transitions import Position, RecordedSpan, SpanRow, Transition, TransitionName
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from audit.sinks.lines import Tail
-from ledger.model import TransitionName
+from ledger.transitions import TransitionName
 
 __all__ = ["EPOCH_BEGINS", "LEFT", "Left", "left_at", "left_text"]
 

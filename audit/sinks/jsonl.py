@@ -43,7 +43,8 @@ from audit.sinks.lines import (
     span_line,
 )
 from audit.sinks.port import Acknowledged, SinkExpectation, SpanSource
-from ledger.model import LedgerId, Position, SpanRow
+from ledger.model import LedgerId
+from ledger.transitions import Position, SpanRow
 
 __all__ = ["FREE_BYTES_MIN", "JsonlSink", "create"]
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledger.canonical import canonical_bytes
-from ledger.model import BINDING_BYTES_MAX, SpanRow
+from ledger.model import BINDING_BYTES_MAX
+from ledger.transitions import SpanRow
 from ledger.tree import leaf_hash
 
 __all__ = [

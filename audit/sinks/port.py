@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ledger.model import LedgerId, Position, SpanRow
+from ledger.model import LedgerId
 from ledger.port import Ledger
+from ledger.transitions import Position, SpanRow
 
 __all__ = ["Acknowledged", "LedgerSpans", "Sink", "SinkExpectation", "SpanSource"]
 

@@ -22,8 +22,9 @@ from audit.sinks.epochs import EPOCH_BEGINS, left_at
 from audit.sinks.lines import LINE_BYTES_MAX, Tail, header_line, read_span_line, span_body
 from audit.vocabulary import check
 from ledger.errors import SpanNotRecorded
-from ledger.model import AttributeValue, EffectId, InstantMs, LedgerId, Transition, TransitionName
+from ledger.model import EffectId, InstantMs, LedgerId
 from ledger.states import EffectState
+from ledger.transitions import AttributeValue, Transition, TransitionName
 
 __all__ = ["ReadSpan", "read_jsonl"]
 

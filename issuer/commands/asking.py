@@ -38,11 +38,12 @@ from issuer.sealing import NONCE_BYTES, ProtectedStoreFull
 from issuer.wire import Answer, code_of
 from ledger.changes import EffectPrepared, Step
 from ledger.errors import Broken, Fault
-from ledger.model import AttributeValue, Effect, InstantMs, InvocationId, Tombstone
+from ledger.model import Effect, InstantMs, InvocationId, Tombstone
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_actor, refuse_expiry, refuse_invocation, refuse_path
 from ledger.states import SETTLED, EffectState
+from ledger.transitions import AttributeValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

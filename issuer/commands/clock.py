@@ -13,10 +13,11 @@ from issuer.flow.signed_act import acting
 from issuer.house import Visit
 from issuer.wire import Answer
 from ledger.changes import Step
-from ledger.model import InstantMs, Transition, TransitionName
+from ledger.model import InstantMs
 from ledger.port import Verdict, View
 from ledger.states import PENDING
 from ledger.timekeeping import CLOCK_BACKWARD_TOLERANCE_MS
+from ledger.transitions import Transition, TransitionName
 
 
 def clock_accept(visit: Visit) -> Answer:

@@ -16,9 +16,10 @@ from issuer.tokens import TOKEN_LOGIN, new_token
 from issuer.wire import Answer
 from ledger.authority import Ruling, RulingKind
 from ledger.changes import RulingMade, Step
-from ledger.model import InstantMs, Transition, TransitionName
+from ledger.model import InstantMs
 from ledger.port import Verdict, View
 from ledger.refusals import RefusalCode
+from ledger.transitions import Transition, TransitionName
 
 
 def host_token(visit: Visit, name: str) -> Answer:

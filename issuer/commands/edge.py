@@ -21,10 +21,11 @@ from issuer.wire import Answer
 from issuer.wire.codes import CODES, Next
 from ledger.changes import Step
 from ledger.errors import Fault, Malformed
-from ledger.model import AttributeValue, Effect, InstantMs, Tombstone
+from ledger.model import Effect, InstantMs, Tombstone
 from ledger.port import Decide, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.states import UNRESOLVED, EffectState
+from ledger.transitions import AttributeValue
 
 
 def record_refusal(

@@ -32,10 +32,11 @@ from issuer.notifying import tell_frozen
 from issuer.wire import Answer
 from ledger.authority import NOTHING_VOID, Ruling, RulingKind, Stop, StopKind
 from ledger.changes import Step
-from ledger.model import Effect, InstantMs, TransitionName
+from ledger.model import Effect, InstantMs
 from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.states import EffectState
+from ledger.transitions import TransitionName
 
 _SUSPENDED: Final = (str(StopKind.PERSON), str(StopKind.ACTOR))
 

@@ -29,10 +29,11 @@ from ledger.capacity import refuse_new
 from ledger.changes import InvocationOpened, ObligationDone, Step
 from ledger.errors import Broken, Malformed
 from ledger.invocations import INVOCATION_MS_MAX, OPEN_PER_TASK_MAX, Invocation, InvocationOutcome
-from ledger.model import EffectId, InstantMs, InvocationId, Transition, TransitionName, checked_name
+from ledger.model import EffectId, InstantMs, InvocationId, checked_name
 from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_path, refuse_success
+from ledger.transitions import Transition, TransitionName
 
 LISTED_MAX: Final = 1000
 """Invocations that a list shows at most: the open ones first, then the latest to end."""

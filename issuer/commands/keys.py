@@ -41,10 +41,11 @@ from issuer.sealing.keys import ROOT_BYTES
 from issuer.wire import Answer
 from ledger.changes import Step
 from ledger.errors import Malformed
-from ledger.model import InstantMs, Transition, TransitionName
+from ledger.model import InstantMs
 from ledger.port import Verdict, View
 from ledger.refusals import RefusalCode
 from ledger.states import EffectState
+from ledger.transitions import Transition, TransitionName
 
 _KEY: Final = re.compile(r"[0-9a-f]{8}")
 

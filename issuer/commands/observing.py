@@ -12,8 +12,9 @@ from issuer.flow import spans
 from issuer.flow.reference import effect_reference, find_effect
 from issuer.house import Visit
 from ledger.changes import Step
-from ledger.model import AttributeValue, Effect, InstantMs
+from ledger.model import Effect, InstantMs
 from ledger.port import Verdict, View
+from ledger.transitions import AttributeValue
 
 
 def find_observed(visit: Visit, text: str) -> Effect | None:

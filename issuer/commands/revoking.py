@@ -46,18 +46,11 @@ from issuer.house import House, Visit
 from issuer.wire import Answer
 from ledger.authority import NOTHING_VOID, Ruling, RulingKind, Stop, StopKind
 from ledger.changes import Step, TaskMoved
-from ledger.model import (
-    PERMIT_ID_PATTERN,
-    AttributeValue,
-    Effect,
-    InstantMs,
-    PermitId,
-    TaskState,
-    TransitionName,
-)
+from ledger.model import PERMIT_ID_PATTERN, Effect, InstantMs, PermitId, TaskState
 from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.states import PENDING, UNRESOLVED, UNUSED
+from ledger.transitions import AttributeValue, TransitionName
 
 REVOKED: Final = str(Stop.REVOKED)
 """What a credential's or key's ruling says where it counts no more."""

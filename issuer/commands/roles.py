@@ -27,8 +27,9 @@ from issuer.flow.signed_act import refuse_used
 from issuer.flow.stops import directory_now
 from issuer.house import Visit
 from ledger.errors import Broken
-from ledger.model import AttributeValue, Effect
+from ledger.model import Effect
 from ledger.refusals import RefusalCode
+from ledger.transitions import AttributeValue
 from policies import ActDecision, ActFacts, EffectFact, may_act
 
 OPEN_TASK, OBSERVE, RECONCILE = "openTask", "observe", "reconcile"

@@ -18,9 +18,10 @@ from issuer.profile import Profile
 from ledger.authority import Ruling, RulingKind, StopKind, stop_name
 from ledger.changes import RulingMade, Step
 from ledger.errors import Malformed
-from ledger.model import NAME_PATTERN, AttributeValue, Effect, Transition, TransitionName
+from ledger.model import NAME_PATTERN, Effect
 from ledger.port import View
 from ledger.states import EffectState
+from ledger.transitions import AttributeValue, Transition, TransitionName
 
 SHOWN_MAX: Final = 100
 """How many effects an answer names; it counts all of them."""

@@ -22,10 +22,11 @@ from issuer.wire import Answer
 from ledger.budgets import refuse_wider_ceiling
 from ledger.changes import CeilingGranted, CeilingLowered, OverrunAccepted, Step, TaskMoved
 from ledger.errors import Broken, Malformed
-from ledger.model import AMOUNT_MAX, InstantMs, Task, TaskState, TransitionName, Unit, costs
+from ledger.model import AMOUNT_MAX, InstantMs, Task, TaskState, Unit, costs
 from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_path
+from ledger.transitions import TransitionName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

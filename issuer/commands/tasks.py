@@ -30,21 +30,12 @@ from issuer.wire import Answer
 from ledger.budgets import refuse_wider_ceiling
 from ledger.changes import Step, TaskOpened
 from ledger.errors import Malformed
-from ledger.model import (
-    InstantMs,
-    PathNode,
-    Scope,
-    Task,
-    TaskState,
-    TransitionName,
-    Unit,
-    checked_name,
-    costs,
-)
+from ledger.model import InstantMs, PathNode, Scope, Task, TaskState, Unit, checked_name, costs
 from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_path
 from ledger.scope import INHERIT, refuse_wider, scope_lines
+from ledger.transitions import TransitionName
 
 EXPIRES_MS_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999: no later instant can be written (RFC 3339, section 5.6)."""

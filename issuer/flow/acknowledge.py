@@ -12,11 +12,12 @@ from issuer.flow.refusing import collected_since
 from issuer.flow.signed_act import acting
 from issuer.house import Visit
 from ledger.changes import Change, CostSettled, EvidenceAdded, Step
-from ledger.model import Effect, EvidenceClass, InstantMs, TransitionName
+from ledger.model import Effect, EvidenceClass, InstantMs
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import evidence_of, refuse_settling
 from ledger.states import EffectState
+from ledger.transitions import TransitionName
 
 
 def acknowledge(visit: Visit, effect: Effect, *, reason: str, charge: bool) -> Committed[Effect]:

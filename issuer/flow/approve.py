@@ -41,12 +41,13 @@ from issuer.house import House, Locked, Visit
 from issuer.sealing import SignatureRefused, signer_of
 from ledger.authority import Approval, ApprovalWait, is_quorum
 from ledger.changes import ApprovalGiven, DecisionRecorded, EffectMoved, PermitIssued, Step
-from ledger.model import Effect, InstantMs, Tier, Transition, TransitionName
+from ledger.model import Effect, InstantMs, Tier
 from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import refuse_expiry, refuse_path
 from ledger.scope import slot_takes
 from ledger.states import PENDING, SETTLED, UNRESOLVED, EffectState
+from ledger.transitions import Transition, TransitionName
 from policies import Decision
 
 REASONS: Final = (

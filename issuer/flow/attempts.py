@@ -14,8 +14,9 @@ from typing import Final
 from audit import TimelineEntry, timeline
 from issuer.flow.settle import WINNER_REASONS
 from issuer.house import House
-from ledger.model import Claim, Effect, EffectId, EvidenceClass, InstantMs, TransitionName
+from ledger.model import Claim, Effect, EffectId, EvidenceClass, InstantMs
 from ledger.port import View
+from ledger.transitions import TransitionName
 
 SENDER_GONE: Final = "sender_gone"
 """The reason on record where a sender's process was seen to be gone."""

@@ -27,16 +27,9 @@ from issuer.sealing import ProtectedStoreUnavailable
 from ledger.capacity import is_pressed, is_urgent
 from ledger.changes import EffectCollected, InvocationsCollected, Step, TombstonesForgotten
 from ledger.errors import CommitUncertain, LedgerCorrupt
-from ledger.model import (
-    Effect,
-    EffectId,
-    InstantMs,
-    InvocationId,
-    Tombstone,
-    Transition,
-    TransitionName,
-)
+from ledger.model import Effect, EffectId, InstantMs, InvocationId, Tombstone
 from ledger.port import Verdict, View
+from ledger.transitions import Transition, TransitionName
 
 BATCH: Final = 32
 """Effects of each kind in one transaction: a few milliseconds under the writers' lock."""

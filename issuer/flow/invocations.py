@@ -13,10 +13,11 @@ from issuer.flow import spans
 from issuer.house import House, Locked, Visit
 from ledger.changes import InvocationEnded, ObligationOpened, Step
 from ledger.invocations import Invocation, InvocationOutcome, Obligation
-from ledger.model import AttributeValue, Effect, InstantMs, Transition, TransitionName
+from ledger.model import Effect, InstantMs
 from ledger.port import View
 from ledger.refusals import Refusal
 from ledger.rules import refuse_invocation
+from ledger.transitions import AttributeValue, Transition, TransitionName
 
 OVERDUE_MAX: Final = 64
 """How many invocations one transaction ends as overdue; the next touch goes on with the rest."""

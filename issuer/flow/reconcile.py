@@ -40,20 +40,12 @@ from issuer.operations.contract import Inspection, Inspector, Look, Seen
 from issuer.revised import in_force
 from ledger.changes import EvidenceAdded, Step
 from ledger.errors import Fault, Malformed
-from ledger.model import (
-    Amounts,
-    DurationMs,
-    Effect,
-    Evidence,
-    EvidenceClass,
-    InstantMs,
-    TransitionName,
-    costs,
-)
+from ledger.model import Amounts, DurationMs, Effect, Evidence, EvidenceClass, InstantMs, costs
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import evidence_of, refuse_settling
 from ledger.states import SETTLED, EffectState
+from ledger.transitions import TransitionName
 
 ATTEMPT_MS: Final = DurationMs(30_000)
 """Time of one attempt, from its record to the record of its end: as long as the longest exchange with a service."""

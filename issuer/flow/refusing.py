@@ -14,9 +14,10 @@ from typing import Final
 from issuer.house import House
 from issuer.likeness import did_you_mean
 from ledger.errors import Broken
-from ledger.model import AttributeValue, Effect, Tombstone, Unit
+from ledger.model import Effect, Tombstone, Unit
 from ledger.port import View
 from ledger.refusals import Refusal, RefusalCode
+from ledger.transitions import AttributeValue
 
 NAMES_MAX: Final = 1000
 """Names compared at most, the first given: a no must not cost more the longer a ledger lives."""

@@ -22,7 +22,7 @@ from issuer.notifying import tell_unknown
 from issuer.operations.contract import Answer, Proof
 from ledger.changes import Step
 from ledger.errors import Fault, Malformed
-from ledger.model import Amounts, AttributeValue, Effect, EvidenceClass, InstantMs, costs
+from ledger.model import Amounts, Effect, EvidenceClass, InstantMs, costs
 from ledger.port import Committed, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.rules import (
@@ -35,6 +35,7 @@ from ledger.rules import (
     refuse_settling,
 )
 from ledger.states import SETTLED, EffectState
+from ledger.transitions import AttributeValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

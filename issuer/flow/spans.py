@@ -6,9 +6,10 @@ Only attributes of the closed vocabulary are used, and none that is secret: no p
 from collections.abc import Mapping
 
 from issuer.house import Visit
-from ledger.model import Amounts, AttributeValue, Effect, Task, Tombstone, Transition, TransitionName
+from ledger.model import Amounts, Effect, Task, Tombstone
 from ledger.refusals import Refusal
 from ledger.states import EffectState
+from ledger.transitions import AttributeValue, Transition, TransitionName
 
 _STATE_NAMES: Mapping[EffectState, TransitionName] = {
     EffectState.PREPARED: TransitionName.EFFECT_PREPARED,

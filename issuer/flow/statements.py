@@ -25,8 +25,9 @@ from issuer.row_history import Chosen, activations_until, since
 from issuer.sealing import Purpose, SshKey
 from ledger.canonical import parse_strict
 from ledger.errors import LedgerCorrupt, Malformed
-from ledger.model import DurationMs, Effect, EffectId, InstantMs, TransitionName
+from ledger.model import DurationMs, Effect, EffectId, InstantMs
 from ledger.port import View
+from ledger.transitions import TransitionName
 
 
 def registered_keys(house: House) -> Mapping[str, tuple[SshKey, ...]]:

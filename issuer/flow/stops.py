@@ -19,10 +19,11 @@ from issuer.flow.content import erase_content
 from issuer.house import House, Visit
 from ledger.authority import NOTHING_VOID, Ruling, RulingKind, Stop, StopKind, stop_name
 from ledger.changes import EffectMoved, Step
-from ledger.model import Effect, InstantMs, TransitionName
+from ledger.model import Effect, InstantMs
 from ledger.port import Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.states import PENDING, UNRESOLVED, EffectState
+from ledger.transitions import TransitionName
 from policies import Directory
 
 VOIDED_MAX: Final = 64

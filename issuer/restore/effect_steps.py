@@ -15,22 +15,13 @@ from issuer.restore.task_steps import TaskSteps
 from ledger.budgets import reserved_lines
 from ledger.canonical import canonical_bytes
 from ledger.changes import AdmissionReplayed, Change, EffectMoved, EffectPrepared, EvidenceAdded, Step
-from ledger.model import (
-    AttributeValue,
-    CounterTake,
-    Effect,
-    EvidenceClass,
-    InstantMs,
-    TaskId,
-    Tier,
-    Transition,
-    TransitionName,
-)
+from ledger.model import CounterTake, Effect, EvidenceClass, InstantMs, TaskId, Tier
 from ledger.port import View
 from ledger.rules import evidence_of
 from ledger.scope import slot_takes
 from ledger.sqlite.schema_one import WINDOW_MS
 from ledger.states import PENDING, EffectState
+from ledger.transitions import AttributeValue, Transition, TransitionName
 
 REPLAYED_VERSION: Final = 1
 """Version of the document that stands where the binding of a replayed effect was."""

@@ -11,8 +11,9 @@ from typing import Final
 from issuer.restore.plan import REASON, Plan, common
 from ledger.changes import InvocationEnded, Step
 from ledger.invocations import InvocationOutcome
-from ledger.model import AMOUNT_MAX, InstantMs, Transition, TransitionName
+from ledger.model import AMOUNT_MAX, InstantMs
 from ledger.port import View
+from ledger.transitions import Transition, TransitionName
 
 _FOR_EVER: Final = InstantMs(AMOUNT_MAX)
 _ALL: Final = AMOUNT_MAX

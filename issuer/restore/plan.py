@@ -12,7 +12,8 @@ from issuer.restore.sinks import SinkSeen, SinkState
 from issuer.revised import REVISION
 from issuer.revisions import NO_REVISION
 from issuer.unopened import Given
-from ledger.model import AttributeValue, EffectId, Position
+from ledger.model import EffectId
+from ledger.transitions import AttributeValue, Position
 
 REASON: Final = "restored"
 """The word that every span of a restore gives as its reason."""

@@ -43,7 +43,7 @@ from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given, on_record
 from issuer.wiring import open_ledger, own_ledger
 from ledger.authority import RulingKind
 from ledger.errors import LedgerCorrupt, LedgerUnavailable
-from ledger.model import InstantMs, Position, Tier
+from ledger.model import InstantMs, Tier
 from ledger.port import Ledger
 from ledger.refusals import Refusal, RefusalCode
 from ledger.sqlite import SqliteLedger
@@ -53,6 +53,7 @@ from ledger.sqlite.lock import WriterLock
 from ledger.sqlite.rows import Head
 from ledger.sqlite.store import LOCK_SUFFIX
 from ledger.timekeeping import CLOCK_BACKWARD_TOLERANCE_MS
+from ledger.transitions import Position
 from ledger.tree import Frontier
 
 COMMAND: Final = "ledger-restore"

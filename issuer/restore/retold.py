@@ -16,17 +16,15 @@ from ledger.invocations import InvocationOutcome
 from ledger.model import (
     PERMIT_ID_PATTERN,
     TASK_ID_PATTERN,
-    AttributeValue,
     EffectId,
     InstantMs,
     PermitId,
     Scope,
     TaskId,
-    Transition,
-    TransitionName,
     Unit,
     costs,
 )
+from ledger.transitions import AttributeValue, Transition, TransitionName
 
 INHERIT: Final = "inherit"
 

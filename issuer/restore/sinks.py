@@ -18,8 +18,9 @@ from audit.sinks.epochs import Left
 from audit.sinks.reading import read_jsonl
 from issuer.restore.retold import Retold
 from ledger.errors import LedgerUnavailable
-from ledger.model import SinkRegistration, SpanRow
+from ledger.model import SinkRegistration
 from ledger.port import Ledger
+from ledger.transitions import SpanRow
 from ledger.tree import Frontier
 
 PAGE_ROWS: Final = 1000

@@ -18,8 +18,9 @@ from issuer.restore.stop_steps import stop_steps
 from issuer.restore.task_steps import TaskSteps
 from issuer.revised import in_force, told_steps
 from ledger.changes import Step
-from ledger.model import AttributeValue, InstantMs, Transition, TransitionName
+from ledger.model import InstantMs
 from ledger.port import Verdict, View
+from ledger.transitions import AttributeValue, Transition, TransitionName
 
 
 def first_steps(plan: Plan, view: View, now: InstantMs) -> Verdict[Outcome]:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from issuer.restore.plan import REASON, Outcome, Plan, common
 from ledger.authority import NOTHING_VOID, Ruling, RulingKind, Stop, StopKind, stop_name
 from ledger.changes import RulingMade, Step
-from ledger.model import EffectId, InstantMs, Transition, TransitionName
+from ledger.model import EffectId, InstantMs
 from ledger.port import View
 from ledger.states import PENDING, UNRESOLVED
+from ledger.transitions import Transition, TransitionName
 
 _ALL = stop_name(StopKind.ALL, "")
 _KEY = f"{RulingKind.KEY}:"

@@ -13,17 +13,8 @@ from typing import Final
 from issuer.restore.plan import REASON, Plan, common
 from issuer.restore.retold import TaskEvent, ceilings_in, scope_in
 from ledger.changes import CeilingLowered, Change, Step, TaskMoved, TaskOpened
-from ledger.model import (
-    AttributeValue,
-    InstantMs,
-    PathNode,
-    Task,
-    TaskId,
-    TaskState,
-    Transition,
-    TransitionName,
-    Unit,
-)
+from ledger.model import InstantMs, PathNode, Task, TaskId, TaskState, Unit
+from ledger.transitions import AttributeValue, Transition, TransitionName
 
 _OF_ANOTHER_CALL: Final = frozenset({"permit.caller", "permit.instance", "permit.host.trace_id"})
 """What a span says of the call that it was made by."""

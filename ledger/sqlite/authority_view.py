@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ledger.authority import CHANGES_OF_AUTHORITY, Approval, ApprovalWait, Ruling, RulingKind, ruling_id
 from ledger.errors import Broken, LedgerCorrupt
-from ledger.model import EffectId, LedgerId, SpanRow, TransitionName
+from ledger.model import EffectId, LedgerId
 from ledger.port import Authenticator
 from ledger.sqlite import rows
 from ledger.sqlite.authority_rows import (
@@ -28,6 +28,7 @@ from ledger.sqlite.authority_rows import (
 )
 from ledger.sqlite.invocation_view import InvocationReading
 from ledger.sqlite.tables import names
+from ledger.transitions import SpanRow, TransitionName
 
 _CHANGES: Final = f"name IN ({names(CHANGES_OF_AUTHORITY)})"
 """The condition of the partial indexes, word for word: SQLite uses one only where a query says the same."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ledger.authority import ACTIVE_REVISION, RulingKind, Stop, StopKind, ruling_id
-from ledger.model import Tier, TransitionName
+from ledger.model import Tier
 from ledger.port import SpanColumns
 from ledger.sqlite.authority_rows import (
     APPROVAL_COLUMNS,
@@ -38,6 +38,7 @@ from ledger.sqlite.check_ground import (
     amounts_said,
 )
 from ledger.standing import bucket_of
+from ledger.transitions import TransitionName
 
 _STOPPED: Final = {
     TransitionName.STOP_FROZEN.value: Stop.FROZEN.value,

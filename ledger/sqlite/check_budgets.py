@@ -9,9 +9,9 @@ Grants come before the tasks, whose ceilings they make. Budgets come last: `ledg
 
 from typing import Any
 
-from ledger.model import TransitionName
 from ledger.sqlite import rows
 from ledger.sqlite.check_ground import UNREADABLE, Ground, Totals, amounts_said
+from ledger.transitions import TransitionName
 
 _OPENS = TransitionName.TASK_OPENED.value
 _GRANTS = TransitionName.TASK_GRANTED.value

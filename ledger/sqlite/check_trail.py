@@ -10,7 +10,7 @@ against what the trail tells.
 from collections.abc import Callable
 from typing import Final
 
-from ledger.model import TaskState, TransitionName
+from ledger.model import TaskState
 from ledger.port import SpanColumns
 from ledger.sqlite import rows
 from ledger.sqlite.check_authority import AUTHORITY_TOLD
@@ -28,6 +28,7 @@ from ledger.sqlite.check_ground import (
     Trail,
 )
 from ledger.states import LEGAL_MOVES, PENDING, EffectState
+from ledger.transitions import TransitionName
 from ledger.tree import Frontier, GrowingTree, decoded_frontier, leaf_hash
 
 # Plain text from here on: an enum's own hash and equality cost more than the rest of a span's check.

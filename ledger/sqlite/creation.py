@@ -8,7 +8,7 @@ Next: `ledger.sqlite.store` opens it.
 from pathlib import Path
 from typing import Final
 
-from ledger.model import InstantMs, LedgerId, Position
+from ledger.model import InstantMs, LedgerId
 from ledger.port import Authenticator
 from ledger.sqlite import rows
 from ledger.sqlite.connection import open_database
@@ -16,6 +16,7 @@ from ledger.sqlite.migrations import create_file
 from ledger.sqlite.store import journal_mode
 from ledger.standing import EMPTY_REGISTER, Standing, register_digest
 from ledger.timekeeping import NO_UPTIME
+from ledger.transitions import Position
 from ledger.tree import Frontier
 
 FIRST_EPOCH: Final = 1

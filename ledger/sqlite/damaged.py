@@ -11,11 +11,12 @@ from typing import Any
 
 from ledger.authority import Approval, Ruling, RulingKind
 from ledger.invocations import Invocation
-from ledger.model import BudgetLine, EffectId, InstantMs, LedgerId, PathNode, Position, Task, TaskId, Unit
+from ledger.model import BudgetLine, EffectId, InstantMs, LedgerId, PathNode, Task, TaskId, Unit
 from ledger.sqlite import rows
 from ledger.sqlite.authority_rows import APPROVAL_COLUMNS, RULING_COLUMNS, approval_from, ruling_from
 from ledger.sqlite.invocation_rows import invocation_from
 from ledger.sqlite.view import SqliteView
+from ledger.transitions import Position
 
 
 class _Unproven:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ledger.errors import LedgerCorrupt
-from ledger.model import InstantMs, LedgerId, Position
+from ledger.model import InstantMs, LedgerId
 from ledger.port import Authenticator
 from ledger.sqlite.check_ground import UNREADABLE
 from ledger.timekeeping import NO_UPTIME, Uptime
+from ledger.transitions import Position
 from ledger.tree import Frontier, decoded_frontier
 
 RENAMED: Final = "before_"

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from ledger.canonical import canonical_bytes
 from ledger.errors import LedgerCorrupt
-from ledger.model import InstantMs, LedgerId, Position
+from ledger.model import InstantMs, LedgerId
 from ledger.port import Authenticator
 from ledger.sqlite.earlier import EarlierHead, demand, proven_tree, readable
 from ledger.timekeeping import Uptime
+from ledger.transitions import Position
 
 _BUCKETS: Final = 64
 _DIGEST_BYTES: Final = 32

@@ -19,7 +19,7 @@ from typing import Any
 
 from ledger.changes import Step
 from ledger.errors import CommitUncertain, LedgerCorrupt
-from ledger.model import InstantMs, LedgerId, Transition
+from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanRecorder
 from ledger.sqlite import rows
 from ledger.sqlite.check import check_within
@@ -35,6 +35,7 @@ from ledger.sqlite.store import LOCK_SUFFIX, journal_mode
 from ledger.sqlite.writes import StepWriter
 from ledger.standing import Standing, register_digest
 from ledger.timekeeping import Uptime, believed
+from ledger.transitions import Transition
 
 _KEY_ID_BYTES = 4
 """A tag begins with the id of its key (`ledger.port.Authenticator`)."""

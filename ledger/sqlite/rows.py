@@ -24,10 +24,8 @@ from ledger.model import (
     LedgerId,
     Permit,
     PermitId,
-    Position,
     Scope,
     Slots,
-    SpanRow,
     Task,
     TaskId,
     TaskState,
@@ -38,6 +36,7 @@ from ledger.model import (
 from ledger.standing import bucket_of
 from ledger.states import EffectState
 from ledger.timekeeping import LastEntry, Uptime
+from ledger.transitions import Position, SpanRow
 
 
 class EffectRow(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ledger.canonical import canonical_bytes
 from ledger.errors import LedgerCorrupt
-from ledger.model import Effect, InstantMs, LedgerId, Position, Scope, Task, TaskId, TaskState, Unit
+from ledger.model import Effect, InstantMs, LedgerId, Scope, Task, TaskId, TaskState, Unit
 from ledger.port import Authenticator
 from ledger.sqlite import rows
 from ledger.sqlite.earlier import (
@@ -31,6 +31,7 @@ from ledger.sqlite.earlier import (
 )
 from ledger.standing import bucket_of
 from ledger.states import EffectState
+from ledger.transitions import Position
 
 DIGEST: Final = "af245691be601e6c1b2f91ad4f301648122fa2d112c4a9e7eba7741b8476e1c0"
 """Digest of schema 1 as its release made it (`ledger.sqlite.schema.schema_digest`)."""

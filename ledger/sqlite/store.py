@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from ledger.capacity import is_noise
 from ledger.changes import Step
 from ledger.errors import CommitUncertain, Fault, LedgerCorrupt, LedgerUnavailable
-from ledger.model import InstantMs, LedgerId, Position, SpanRow, TransitionName
+from ledger.model import InstantMs, LedgerId
 from ledger.port import Authenticator, Committed, Decide, SpanRecorder, Verdict, View
 from ledger.sqlite import rows
 from ledger.sqlite.authority_view import ProvenRulings
@@ -43,6 +43,7 @@ from ledger.sqlite.schema import expected_digest, schema_digest
 from ledger.sqlite.view import SqliteView
 from ledger.sqlite.writes import StepWriter
 from ledger.timekeeping import NO_UPTIME, LastEntry, Uptime, believed
+from ledger.transitions import Position, SpanRow, TransitionName
 from ledger.tree import Frontier
 
 T = TypeVar("T")

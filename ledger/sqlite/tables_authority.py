@@ -8,10 +8,11 @@ Next: `ledger.sqlite.schema` puts tables and triggers together.
 from typing import Final
 
 from ledger.authority import RULING_TEXT_MAX, SIGNATURE_BYTES_MAX, STATEMENT_DIGEST_BYTES, RulingKind
-from ledger.model import NAME_LENGTH_MAX, TransitionName
+from ledger.model import NAME_LENGTH_MAX
 from ledger.sqlite.tables import names
 from ledger.sqlite.triggers import ROW_BYTES
 from ledger.standing import BUCKETS
+from ledger.transitions import TransitionName
 
 _LAST: Final = "(SELECT max(sequence) FROM spans)"
 _RULES: Final = frozenset(

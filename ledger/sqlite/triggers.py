@@ -7,9 +7,9 @@ Next: `ledger.sqlite.schema` puts tables and triggers together.
 
 from typing import Final
 
-from ledger.model import TransitionName
 from ledger.sqlite.tables import names
 from ledger.states import LEGAL_MOVES, PENDING, SLOT_RETURNING, UNRESOLVED, UNUSED, EffectState
+from ledger.transitions import TransitionName
 
 SPAN_ROW_BYTES: Final = 256
 EFFECT_ROW_BYTES: Final = 2048

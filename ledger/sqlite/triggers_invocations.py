@@ -9,10 +9,10 @@ Next: `ledger.sqlite.schema` puts tables and triggers together.
 from typing import Final
 
 from ledger.invocations import InvocationOutcome
-from ledger.model import TransitionName
 from ledger.sqlite.tables import names
 from ledger.sqlite.triggers import INVOCATION_ROW_BYTES, REPLAYING, ROW_BYTES
 from ledger.states import SETTLED, UNUSED, EffectState
+from ledger.transitions import TransitionName
 
 _HARMLESS: Final = frozenset({EffectState.SUCCEEDED, *UNUSED})
 """States of effects that do not stand against success: done, or over without anything sent."""

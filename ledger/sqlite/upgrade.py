@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ledger.changes import Step
 from ledger.errors import Broken, LedgerCorrupt, LedgerUnavailable
-from ledger.model import AttributeValue, InstantMs, LedgerId, Transition, TransitionName
+from ledger.model import InstantMs, LedgerId
 from ledger.port import Authenticator, SpanRecorder
 from ledger.sqlite import head, rows
 from ledger.sqlite.ballast import FREE_BYTES_MIN, Ballast
@@ -48,6 +48,7 @@ from ledger.sqlite.triggers import HOLDINGS_RECOUNTED
 from ledger.sqlite.writes import StepWriter
 from ledger.standing import Standing, register_digest
 from ledger.timekeeping import LastEntry, Uptime, believed
+from ledger.transitions import AttributeValue, Transition, TransitionName
 
 _EARLIER: Final[Mapping[int, Earlier]] = {
     earlier.number: earlier for earlier in (SCHEMA_ONE, SCHEMA_TWO, SCHEMA_THREE)

@@ -22,14 +22,11 @@ from ledger.model import (
     PathNode,
     Permit,
     PermitId,
-    Position,
     Repetition,
     SinkRegistration,
-    SpanRow,
     Task,
     TaskId,
     Tombstone,
-    TransitionName,
     Unit,
 )
 from ledger.sqlite import rows
@@ -38,6 +35,7 @@ from ledger.sqlite.register import Register
 from ledger.sqlite.tables import names
 from ledger.standing import Standing
 from ledger.states import PENDING, SETTLED, UNRESOLVED, UNUSED, EffectState
+from ledger.transitions import Position, SpanRow, TransitionName
 
 _UNUSED_BEYOND: Final = (
     f"SELECT effect_id FROM effects WHERE state IN ({names(UNUSED)}) ORDER BY sequence DESC LIMIT ? OFFSET ?"

@@ -10,17 +10,7 @@ from typing import Any, Final, assert_never
 from ledger import changes
 from ledger.canonical import canonical_bytes
 from ledger.errors import Broken, Fault, SpanNotRecorded
-from ledger.model import (
-    Amounts,
-    CounterTake,
-    EffectId,
-    InstantMs,
-    Position,
-    RecordedSpan,
-    SpanRow,
-    TaskId,
-    Transition,
-)
+from ledger.model import Amounts, CounterTake, EffectId, InstantMs, TaskId
 from ledger.port import Authenticator, SpanRecorder
 from ledger.sqlite import rows
 from ledger.sqlite.authority_writes import AuthorityWriter
@@ -30,6 +20,7 @@ from ledger.sqlite.register import Register
 from ledger.sqlite.task_writes import TaskWriter
 from ledger.standing import Standing
 from ledger.states import PENDING, is_legal
+from ledger.transitions import Position, RecordedSpan, SpanRow, Transition
 from ledger.tree import leaf_hash
 
 _EFFECT_MARKS: Final = ", ".join("?" * (len(rows.EFFECT_COLUMNS.split(",")) + 1))

@@ -19,7 +19,8 @@ from issuer import Issuer
 from issuer.flow.decide import decide
 from issuer.flow.reference import bound_operation, open_binding
 from issuer.house import Locked
-from ledger.model import EffectId, Position, Transition, TransitionName
+from ledger.model import EffectId
+from ledger.transitions import Position, Transition, TransitionName
 from tests.bench.full_ledger import full_ledger_rows
 from tests.bench.parts import BareProgram, Row, median_cost
 from tests.support.issuers import Made, budget_line, made_issuer, open_task, permitted

@@ -4,8 +4,8 @@ import pytest
 
 from ledger.authority import CHANGES_OF_AUTHORITY, RulingKind, Stop
 from ledger.errors import Broken
-from ledger.model import SpanRow, TransitionName
 from ledger.port import Ledger, View
+from ledger.transitions import SpanRow, TransitionName
 from tests.support.ledger_authority import rule
 from tests.support.ledgers import CENT, open_task, prepare, probe
 

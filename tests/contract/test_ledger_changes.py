@@ -47,19 +47,16 @@ from ledger.model import (
     EvidenceClass,
     InstantMs,
     LedgerId,
-    Position,
-    RecordedSpan,
     SinkRegistration,
     Task,
     TaskState,
     Tombstone,
-    Transition,
-    TransitionName,
     Unit,
     costs,
 )
 from ledger.port import Ledger, View
 from ledger.states import EffectState
+from ledger.transitions import Position, RecordedSpan, Transition, TransitionName
 from tests.contract.conftest import Store
 from tests.support.invocations import begin, beginning, closing, ending, going, new_invocation, obliging
 from tests.support.ledger_authority import OPERATION, approving, asking, dropping, rule, ruling, ruling_step

@@ -4,9 +4,10 @@ import pytest
 
 from ledger.changes import EffectCollected, EffectMoved, Step, TombstonesForgotten
 from ledger.errors import Broken
-from ledger.model import Effect, EffectId, InstantMs, PermitId, Task, Tombstone, Transition, TransitionName
+from ledger.model import Effect, EffectId, InstantMs, PermitId, Task, Tombstone
 from ledger.port import Ledger, Verdict, View
 from ledger.states import EffectState
+from ledger.transitions import Transition, TransitionName
 from tests.contract.conftest import Store
 from tests.support.collecting import asked, collect
 from tests.support.ledgers import (

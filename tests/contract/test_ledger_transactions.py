@@ -9,11 +9,12 @@ import pytest
 
 from ledger.changes import PermitIssued, PermitUsed, Step
 from ledger.errors import Broken, LedgerUnavailable, SpanNotRecorded
-from ledger.model import InstantMs, LedgerId, Position, RecordedSpan, TaskState, Transition, TransitionName
+from ledger.model import InstantMs, LedgerId, TaskState
 from ledger.port import Ledger, SpanRecorder, Verdict, View
 from ledger.refusals import RefusalCode
 from ledger.states import EffectState
 from ledger.timekeeping import CLOCK_BACKWARD_TOLERANCE_MS
+from ledger.transitions import Position, RecordedSpan, Transition, TransitionName
 from ledger.tree import leaf_hash
 from tests.contract.conftest import Store
 from tests.support.ledgers import (

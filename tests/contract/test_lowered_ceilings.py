@@ -6,9 +6,10 @@ import pytest
 
 from ledger.changes import CeilingLowered, Change, OverrunAccepted, Step
 from ledger.errors import Broken
-from ledger.model import AMOUNT_MAX, BudgetLine, InstantMs, Task, TaskState, Transition, TransitionName, Unit
+from ledger.model import AMOUNT_MAX, BudgetLine, InstantMs, Task, TaskState, Unit
 from ledger.port import Ledger, Verdict, View
 from ledger.states import EffectState
+from ledger.transitions import Transition, TransitionName
 from tests.support.ledgers import (
     CENT,
     admission_changes,

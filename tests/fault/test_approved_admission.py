@@ -7,8 +7,9 @@ import pytest
 
 from ledger.authority import Ruling, RulingKind
 from ledger.changes import RulingMade, Step
-from ledger.model import InstantMs, Transition, TransitionName
+from ledger.model import InstantMs
 from ledger.port import Verdict, View
+from ledger.transitions import Transition, TransitionName
 from tests.fault.test_attacks import unguarded
 from tests.support.approving import NO_APPROVERS, POLICY, Office, asked_of, opened_office
 from tests.support.cases import refusals, state_of

@@ -10,8 +10,9 @@ from issuer import Issuer
 from issuer.flow.steps import Reached
 from ledger.authority import Ruling, RulingKind, Stop
 from ledger.changes import RulingMade, Step
-from ledger.model import InstantMs, Transition, TransitionName
+from ledger.model import InstantMs
 from ledger.port import Verdict, View
+from ledger.transitions import Transition, TransitionName
 from tests.support.approving import Office, opened_office, waiting
 from tests.support.callers import ACTOR, HOST
 from tests.support.cases import trail

@@ -17,7 +17,8 @@ from audit.errors import SinkAhead, SinkUnavailable
 from audit.sinks.jsonl import JsonlSink, create
 from audit.sinks.lines import LINE_BYTES_MAX, header_line, span_line
 from audit.sinks.port import SinkExpectation
-from ledger.model import LedgerId, SpanRow
+from ledger.model import LedgerId
+from ledger.transitions import SpanRow
 from ledger.tree import leaf_hash
 from tests.support.spans import LEDGER, SpansInMemory, sequences_in
 

@@ -12,11 +12,11 @@ import pytest
 
 from issuer.trail import activations, authority_changes
 from ledger.authority import RulingKind
-from ledger.model import TransitionName
 from ledger.port import View
 from ledger.sqlite import SqliteLedger
 from ledger.sqlite.connection import open_database
 from ledger.sqlite.damaged import DamagedView
+from ledger.transitions import TransitionName
 from tests.support.full_ledger import quick_recorder
 from tests.support.ledger_authority import rule
 from tests.support.ledgers import CENT, Book, commit_steps, made_book, open_task, probe_step

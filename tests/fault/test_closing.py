@@ -12,8 +12,9 @@ from issuer.closing import CLOSE_BUDGET_S
 from issuer.places import Places
 from ledger.changes import Step
 from ledger.errors import LedgerUnavailable
-from ledger.model import EffectId, InstantMs, Transition, TransitionName
+from ledger.model import EffectId, InstantMs
 from ledger.port import Verdict, View
+from ledger.transitions import Transition, TransitionName
 from tests.support.cases import state_of
 from tests.support.invoking import MINUTE_MS, StandingClock
 from tests.support.issuers import Made, permitted, refund, standard_issuer

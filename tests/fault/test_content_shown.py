@@ -12,8 +12,9 @@ from issuer import Issuer
 from issuer.wire import Answer
 from issuer.wiring import span_recorder
 from ledger.errors import SpanNotRecorded
-from ledger.model import EffectId, InstantMs, LedgerId, Position, RecordedSpan, Transition, TransitionName
+from ledger.model import EffectId, InstantMs, LedgerId
 from ledger.port import SpanRecorder
+from ledger.transitions import Position, RecordedSpan, Transition, TransitionName
 from tests.support.bounded import DENIES
 from tests.support.canaries import CARD, NOTE, found_in
 from tests.support.cases import command, state_of, trail

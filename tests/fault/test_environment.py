@@ -13,7 +13,7 @@ import pytest
 from audit.sinks.lines import span_line
 from issuer import Issuer
 from ledger.canonical import parse_strict
-from ledger.model import SpanRow
+from ledger.transitions import SpanRow
 from tests.support.environed import ODD_ORDER
 from tests.support.issuers import Made, budget_line, permitted, refund, standard_issuer
 from tests.support.service import Service, answer

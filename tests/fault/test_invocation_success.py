@@ -10,7 +10,7 @@ from audit import Acknowledged
 from issuer import Issuer
 from issuer.surfaces.cli.output import render
 from issuer.wire import Answer
-from ledger.model import TransitionName
+from ledger.transitions import TransitionName
 from tests.support.invoking import (
     DUTY,
     MINUTE_MS,

@@ -10,7 +10,8 @@ from issuer import Issuer
 from issuer.flow.binding import stored_member
 from issuer.flow.steps import Reached
 from ledger.invocations import INVOCATION_MS_MAX, OPEN_PER_TASK_MAX
-from ledger.model import EffectId, InstantMs, InvocationId, TransitionName
+from ledger.model import EffectId, InstantMs, InvocationId
+from ledger.transitions import TransitionName
 from tests.support.cases import books, state_of
 from tests.support.invoking import (
     HOUR_MS,

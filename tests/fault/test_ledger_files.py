@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from ledger.errors import CommitUncertain, Fault, LedgerCorrupt, LedgerUnavailable
-from ledger.model import InstantMs, Position, RecordedSpan, Transition
+from ledger.model import InstantMs
 from ledger.sqlite import SqliteLedger
 from ledger.sqlite.connection import DRIVER
 from ledger.sqlite.schema import SCHEMA_VERSION
+from ledger.transitions import Position, RecordedSpan, Transition
 from tests.support.ledger_children import ended, started
 from tests.support.ledgers import (
     Book,

@@ -14,21 +14,13 @@ import pytest
 from issuer.flow.collect import tombstone_of
 from ledger.changes import DecisionRecorded, EffectCollected, OverrunAccepted, SinkRegistered, Step
 from ledger.invocations import InvocationOutcome
-from ledger.model import (
-    AMOUNT_MAX,
-    CounterTake,
-    DecisionRow,
-    EffectId,
-    InstantMs,
-    SinkRegistration,
-    Transition,
-    TransitionName,
-)
+from ledger.model import AMOUNT_MAX, CounterTake, DecisionRow, EffectId, InstantMs, SinkRegistration
 from ledger.port import Ledger, Verdict, View
 from ledger.sqlite.connection import DatabaseError, IntegrityError, open_database
 from ledger.sqlite.rows import EFFECT_COLUMNS
 from ledger.sqlite.store import journal_mode
 from ledger.states import PENDING, UNRESOLVED, EffectState
+from ledger.transitions import Transition, TransitionName
 from tests.support.guard_rooms import (
     GONE,
     Room,

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from ledger.errors import Broken, Fault, SpanNotRecorded
-from ledger.model import Effect, InstantMs, LedgerId, Position, RecordedSpan, Task, Transition
+from ledger.model import Effect, InstantMs, LedgerId, Task
 from ledger.port import SpanRecorder
 from ledger.sqlite import SqliteLedger
 from ledger.sqlite.tables import SPAN_BYTES_MAX
 from ledger.states import EffectState
+from ledger.transitions import Position, RecordedSpan, Transition
 from tests.support.ledgers import (
     CENT,
     Book,

@@ -16,7 +16,7 @@ import pytest
 from issuer import Issuer
 from issuer.sealing import KeysUnavailable
 from ledger.errors import LedgerUnavailable, SpanNotRecorded
-from ledger.model import TaskId, TransitionName, Unit
+from ledger.model import TaskId, Unit
 from ledger.port import Ledger
 from ledger.refusals import RefusalCode
 from ledger.sqlite import SqliteLedger
@@ -26,6 +26,7 @@ from ledger.sqlite.schema_one import SCHEMA_ONE
 from ledger.sqlite.schema_three import SCHEMA_THREE
 from ledger.sqlite.schema_two import SCHEMA_TWO
 from ledger.states import EffectState
+from ledger.transitions import TransitionName
 from tests.support.ledgers import admit, attacker
 from tests.support.old_release import NUMBERS, STATES, OldIssuer, content
 from tests.support.shell import issuer_here

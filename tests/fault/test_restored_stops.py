@@ -10,8 +10,9 @@ from issuer import Issuer
 from issuer.commands.stop_words import ruling_step
 from issuer.house import Visit
 from ledger.authority import Ruling, RulingKind
-from ledger.model import InstantMs, TransitionName
+from ledger.model import InstantMs
 from ledger.port import Verdict, View
+from ledger.transitions import TransitionName
 from tests.support.cases import trail
 from tests.support.issuers import Made, standard_issuer
 from tests.support.reconciling import Inquiry, opened_inquiry

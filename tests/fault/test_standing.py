@@ -9,11 +9,12 @@ import pytest
 
 from ledger.changes import CeilingGranted, CeilingLowered, EffectMoved, Step
 from ledger.errors import LedgerCorrupt
-from ledger.model import EffectId, Task, TaskId, TaskState, Transition, TransitionName
+from ledger.model import EffectId, Task, TaskId, TaskState
 from ledger.sqlite import SqliteLedger
 from ledger.sqlite.register import recomputed
 from ledger.standing import Standing, bucket_of
 from ledger.states import EffectState
+from ledger.transitions import Transition, TransitionName
 from tests.fault.test_ledger_attacks import why_corrupt
 from tests.support.ledger_stages import stages
 from tests.support.ledgers import (

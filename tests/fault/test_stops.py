@@ -14,9 +14,10 @@ from issuer.flow.stops import VOIDED_MAX, directory_now
 from issuer.house import Visit
 from issuer.wire import Answer
 from ledger.authority import Ruling, RulingKind, StopKind, stop_name
-from ledger.model import InstantMs, TransitionName
+from ledger.model import InstantMs
 from ledger.port import Verdict, View
 from ledger.timekeeping import CLOCK_BACKWARD_TOLERANCE_MS
+from ledger.transitions import TransitionName
 from tests.support.cases import NOTHING, Clock, books, length, refusals, state_of, trail
 from tests.support.committing import Job
 from tests.support.issuers import STANDARD_POLICY, Made, open_task, permitted, refund, standard_issuer

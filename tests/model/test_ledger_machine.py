@@ -23,9 +23,10 @@ from hypothesis.stateful import (
 
 from ledger.changes import CeilingGranted, CeilingLowered, Change, EffectMoved, OverrunAccepted, Step
 from ledger.errors import Broken
-from ledger.model import CounterTake, Effect, Scope, Task, TaskState, Transition, TransitionName, Unit
+from ledger.model import CounterTake, Effect, Scope, Task, TaskState, Unit
 from ledger.port import Committed
 from ledger.states import EffectState
+from ledger.transitions import Transition, TransitionName
 from tests.support.ledgers import (
     CENT,
     CLASS,

@@ -11,8 +11,8 @@ from issuer import Issuer
 from issuer.clock import now_ms
 from issuer.wire import Answer
 from ledger.changes import Step, TombstonesForgotten
-from ledger.model import Transition, TransitionName
 from ledger.port import Verdict, View
+from ledger.transitions import Transition, TransitionName
 from tests.support.bounded import DENIES, denied
 from tests.support.busy import Busy
 from tests.support.issuers import STANDARD_POLICY, Made, open_task, permitted, refund, standard_issuer

@@ -2,8 +2,9 @@
 
 from issuer.flow.collect import TOMBSTONES_KEPT, Keeping, due, forgettable, tombstone_of
 from ledger.changes import EffectCollected, Step, TombstonesForgotten
-from ledger.model import EffectId, InstantMs, Transition, TransitionName
+from ledger.model import EffectId, InstantMs
 from ledger.port import Ledger, Verdict, View
+from ledger.transitions import Transition, TransitionName
 from tests.support.ledgers import HOUR_MS
 
 WINDOW_MS = 2 * HOUR_MS

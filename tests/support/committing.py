@@ -22,8 +22,9 @@ from issuer.api import Issuer
 from issuer.clock import now_ms
 from issuer.wire import Answer
 from ledger.changes import Step
-from ledger.model import InstantMs, Transition, TransitionName
+from ledger.model import InstantMs
 from ledger.port import Verdict
+from ledger.transitions import Transition, TransitionName
 
 JOB_BYTES_MAX: Final = 1 << 16
 PR_SET_PTRACER: Final = 0x59616D61

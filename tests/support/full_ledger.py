@@ -21,16 +21,14 @@ from ledger.model import (
     LedgerId,
     Permit,
     PermitId,
-    Position,
-    RecordedSpan,
     Task,
     Tier,
-    Transition,
 )
 from ledger.port import Ledger, SpanRecorder
 from ledger.rules import evidence_of, outcome_changes
 from ledger.scope import slot_takes
 from ledger.states import EffectState
+from ledger.transitions import Position, RecordedSpan, Transition
 from tests.support.ledgers import (
     CENT,
     START,

@@ -17,8 +17,9 @@ from issuer.flow.reference import bound_operation, open_binding
 from issuer.sealing import open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
 from ledger.changes import Step
-from ledger.model import EffectId, Transition, TransitionName
+from ledger.model import EffectId
 from ledger.sqlite import SqliteLedger
+from ledger.transitions import Transition, TransitionName
 from tests.support.full_ledger import Maker, quick_recorder
 from tests.support.issuers import Made, open_task, permitted
 from tests.support.ledgers import commit_steps

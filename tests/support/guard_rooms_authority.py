@@ -3,8 +3,8 @@
 
 from collections.abc import Callable
 
-from ledger.model import TransitionName
 from ledger.states import EffectState
+from ledger.transitions import TransitionName
 from tests.support.guard_rooms import Room, update
 from tests.support.ledger_stages import add_approval, add_permit, add_span, raw_move
 

@@ -4,8 +4,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ledger.model import TransitionName
 from ledger.states import EffectState
+from ledger.transitions import TransitionName
 from tests.support.guard_rooms import Room, insert_effect, tombstone, update
 from tests.support.ledger_stages import add_span, raw_move
 from tests.support.ledgers import HOUR_MS, START

@@ -13,8 +13,9 @@ from ledger.changes import (
     Step,
 )
 from ledger.invocations import Invocation, InvocationOutcome, Obligation
-from ledger.model import EffectId, InstantMs, InvocationId, Task, Transition, TransitionName
+from ledger.model import EffectId, InstantMs, InvocationId, Task
 from ledger.port import Ledger
+from ledger.transitions import Transition, TransitionName
 from tests.support.ledgers import HOUR_MS, START, commit_steps
 
 

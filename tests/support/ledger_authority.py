@@ -18,9 +18,10 @@ from ledger.changes import (
     RulingMade,
     Step,
 )
-from ledger.model import AttributeValue, CounterTake, Effect, InstantMs, Permit, Transition, TransitionName
+from ledger.model import CounterTake, Effect, InstantMs, Permit
 from ledger.port import Ledger, Verdict
 from ledger.states import EffectState
+from ledger.transitions import AttributeValue, Transition, TransitionName
 from tests.support.ledgers import START, commit_steps, moving, permitting
 
 KEY: Final = "SHA256:" + "k" * 42 + "A"

@@ -9,9 +9,10 @@ from typing import Any
 
 from ledger.changes import EffectMoved, Step
 from ledger.errors import Broken
-from ledger.model import Effect, Task, TaskState, Tier, TransitionName
+from ledger.model import Effect, Task, TaskState, Tier
 from ledger.port import Ledger
 from ledger.states import EffectState
+from ledger.transitions import TransitionName
 from tests.support.ledger_authority import approve, asking
 from tests.support.ledgers import (
     CENT,

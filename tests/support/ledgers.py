@@ -40,8 +40,6 @@ from ledger.model import (
     Task,
     TaskState,
     Tier,
-    Transition,
-    TransitionName,
     Unit,
     costs,
 )
@@ -62,6 +60,7 @@ from ledger.sqlite.connection import DRIVER
 from ledger.sqlite.creation import create_ledger
 from ledger.states import EffectState
 from ledger.timekeeping import NO_UPTIME, Uptime
+from ledger.transitions import Transition, TransitionName
 from tests.support.recorders import plain_recorder
 
 HOUR_MS = 3_600_000

@@ -19,8 +19,9 @@ from audit import JsonlSink, create
 from issuer.places import Places
 from issuer.sealing import KeyRing, Purpose, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
-from ledger.model import InstantMs, LedgerId, SpanRow
+from ledger.model import InstantMs, LedgerId
 from ledger.sqlite import rows
+from ledger.transitions import SpanRow
 from tests.support.issuers import Made
 from tests.support.ledgers import attacker
 

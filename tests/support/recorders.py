@@ -3,8 +3,9 @@
 import hashlib
 
 from ledger.canonical import canonical_bytes
-from ledger.model import InstantMs, LedgerId, Position, RecordedSpan, Transition
+from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanRecorder
+from ledger.transitions import Position, RecordedSpan, Transition
 
 
 class PlainRecorder:

@@ -11,7 +11,7 @@ from issuer import Issuer
 from issuer.commands import activate
 from issuer.wire import Answer
 from ledger.canonical import parse_strict
-from ledger.model import SpanRow
+from ledger.transitions import SpanRow
 
 
 def activated(profile: Path, revision: str | None = None, **options: Any) -> str:

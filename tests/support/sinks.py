@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from audit import Acknowledged, SinkExpectation, SinkUnavailable, SpanSource
 from audit.errors import SinkAhead
-from ledger.model import LedgerId, Position, SpanRow
+from ledger.model import LedgerId
+from ledger.transitions import Position, SpanRow
 
 BATCH_ROWS: Final = 256
 

@@ -16,17 +16,9 @@ from audit.recorder import OtelRecorder
 from audit.sinks.jsonl import JsonlSink
 from audit.sinks.lines import read_span_line
 from audit.vocabulary import ATTRIBUTES, SPANS
-from ledger.model import (
-    AttributeValue,
-    EffectId,
-    InstantMs,
-    LedgerId,
-    Position,
-    SpanRow,
-    Transition,
-    TransitionName,
-)
+from ledger.model import EffectId, InstantMs, LedgerId
 from ledger.states import LEGAL_MOVES, PENDING, EffectState
+from ledger.transitions import AttributeValue, Position, SpanRow, Transition, TransitionName
 from ledger.tree import leaf_hash
 
 LEDGER = LedgerId("ldg_7c1f09aa")
@@ -90,6 +82,13 @@ SAMPLES: dict[str, AttributeValue] = {
     "permit.sink.name": "local",
     "permit.sink.kind": "jsonl",
     "permit.sink.location_digest": "09" * 32,
+    "permit.sink.from": 11,
+    "permit.sink.upto": 117,
+    "permit.tree.size": 118,
+    "permit.tree.root": "6d" * 32,
+    "permit.format": "json_lines",
+    "permit.filter.digest": "7d" * 32,
+    "permit.file.digest": "8d" * 32,
     "permit.count": 12,
     "permit.collected": ("eff_" + "2" * 32,),
     "permit.forgotten": 3,

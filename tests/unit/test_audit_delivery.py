@@ -15,7 +15,8 @@ from audit.delivery import Delivery
 from audit.errors import AuditUnavailable, NoRequiredSink, SinkAhead, SinkUnavailable
 from audit.sinks.jsonl import JsonlSink, create
 from audit.sinks.port import Acknowledged, Sink, SinkExpectation, SpanSource
-from ledger.model import LedgerId, Position
+from ledger.model import LedgerId
+from ledger.transitions import Position
 from tests.support.spans import LEDGER, SpansInMemory, sequences_in
 
 HOUSE = Path(__file__).resolve().parents[2]

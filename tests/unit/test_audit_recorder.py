@@ -17,7 +17,8 @@ from audit.recorder import OtelRecorder, trace_id_of
 from audit.vocabulary import AUTOMATIC
 from ledger.canonical import canonical_bytes, parse_strict
 from ledger.errors import SpanNotRecorded
-from ledger.model import InstantMs, LedgerId, Position, RecordedSpan, TransitionName
+from ledger.model import InstantMs, LedgerId
+from ledger.transitions import Position, RecordedSpan, TransitionName
 from tests.support.spans import EFFECT, LEDGER, START_MS, VERSION, counted_bytes, recorder, sample
 
 HOUSE = Path(__file__).resolve().parents[2]

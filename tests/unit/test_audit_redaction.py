@@ -8,7 +8,7 @@ import pytest
 from audit.redaction import without_secrets
 from audit.vocabulary import OUTCOMES, check
 from ledger.errors import SpanNotRecorded
-from ledger.model import TransitionName
+from ledger.transitions import TransitionName
 from tests.support.spans import sample
 
 SECRETS = [

@@ -12,7 +12,7 @@ from audit.sinks.jsonl import JsonlSink, create
 from audit.sinks.lines import Tail, read_span_line
 from audit.sinks.port import SinkExpectation
 from audit.sinks.reading import read_jsonl
-from ledger.model import SpanRow, Transition, TransitionName
+from ledger.transitions import SpanRow, Transition, TransitionName
 from tests.support.spans import LEDGER, SpansInMemory
 
 ROOT = bytes(range(32))

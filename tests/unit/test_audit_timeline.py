@@ -8,8 +8,9 @@ import pytest
 
 from audit.timeline import readable_line, timeline
 from ledger.errors import LedgerCorrupt
-from ledger.model import EffectId, InstantMs, LedgerId, SpanRow, TransitionName
+from ledger.model import EffectId, InstantMs, LedgerId
 from ledger.port import View
+from ledger.transitions import SpanRow, TransitionName
 from ledger.tree import leaf_hash
 from tests.support.spans import EFFECT, START_MS, SpansInMemory, sample, settled_story
 

@@ -8,9 +8,10 @@ import pytest
 
 from audit.vocabulary import ATTRIBUTES, AUTOMATIC, SPANS, check, fits, page
 from ledger.errors import SpanNotRecorded
-from ledger.model import AttributeValue, Tier, TransitionName
+from ledger.model import Tier
 from ledger.refusals import RefusalCode
 from ledger.states import EffectState
+from ledger.transitions import AttributeValue, TransitionName
 from tests.support.spans import EFFECT, SAMPLES, recorder, sample
 from tests.support.spans import SpansInMemory as Spans
 

@@ -215,7 +215,7 @@ def test_the_command_has_a_session_of_its_own(signs: Signs) -> None:
         "setsid sh -c 'setsid sleep 600 & setsid sleep 600 & sleep 600' &",
         "sh -c 'while :; do setsid sleep 600 & sleep 0.01; done' &",
         # What turns into another program all the time has, at many a look, no environment yet.
-        *["setsid sh -c 'exec sh -c \"$0\" \"$0\"' 'exec sh -c \"$0\" \"$0\"' &"] * 8,
+        *['setsid sh -c \'exec sh -c "$0" "$0"\' \'exec sh -c "$0" "$0"\' &'] * 8,
     ],
 )
 def test_whatever_a_command_leaves_running_ends_with_it(signs: Signs, left_behind: str) -> None:

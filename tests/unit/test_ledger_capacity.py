@@ -15,9 +15,10 @@ from ledger.capacity import (
     refuse_new,
 )
 from ledger.changes import EffectMoved, Step
-from ledger.model import EffectId, Holdings, Transition, TransitionName
+from ledger.model import EffectId, Holdings
 from ledger.refusals import RefusalCode
 from ledger.states import EffectState
+from ledger.transitions import Transition, TransitionName
 
 BOUNDS = Capacity(effects_max=100, record_bytes_max=10_000, span_bytes_max=20_000, unended_per_task_max=5)
 EMPTY = Holdings(effects=0, tombstones=0, record_bytes=0, spans=0, span_bytes=0)

@@ -15,19 +15,14 @@ from issuer.sealing import create_key_ring, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
 from ledger.canonical import canonical_bytes
 from ledger.errors import Malformed
-from ledger.model import (
-    InstantMs,
-    LedgerId,
-    Position,
-    Transition,
-    TransitionName,
-)
+from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanColumns
 from ledger.sqlite.check import _part, check_ledger
 from ledger.sqlite.check_ground import FINDINGS_MAX, KEY_SHOWN_MAX, Ground, Proofs, amounts_said
 from ledger.sqlite.connection import DatabaseError
 from ledger.sqlite.stats import read_stats
 from ledger.states import EffectState
+from ledger.transitions import Position, Transition, TransitionName
 from ledger.tree import Frontier, GrowingTree, leaf_hash
 from tests.support.ledger_stages import COST, stages
 from tests.support.ledgers import CENT, START, Book, made_book

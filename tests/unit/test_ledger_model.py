@@ -15,7 +15,6 @@ from ledger.model import (
     TASK_DEPTH_MAX,
     EffectId,
     InstantMs,
-    TransitionName,
     Unit,
     checked_name,
     costs,
@@ -24,6 +23,7 @@ from ledger.model import (
 )
 from ledger.refusals import Refusal
 from ledger.states import EffectState
+from ledger.transitions import TransitionName
 from tests.support.ledgers import CENT, MOVE_NAMES, new_effect, new_permit, new_task
 
 TASK = new_task("org")

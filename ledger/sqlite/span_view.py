@@ -183,7 +183,7 @@ class SpanReading(AuthorityReading):
         return found
 
     def _found(
-        self, parts: Sequence[Part], first: int, last: int, limit: int, *, falls: bool = False
+        self, parts: Sequence[Part], first: int, last: int, limit: int, *, falls: bool
     ) -> list[SpanRow]:
         if not parts:
             order = "ORDER BY sequence DESC" if falls else "ORDER BY sequence"
@@ -216,12 +216,13 @@ class SpanReading(AuthorityReading):
 
     def _stretches(self) -> list[tuple[int, int]]:
         """Return where time does not fall: the first sequence of each stretch, and the one after its last."""
-        (low, high) = self._one("SELECT min(sequence), max(sequence) FROM spans") or (None, None)
-        if low is None:
+        # Asked for both at once, SQLite would look at every span.
+        low, high = (self._one(f"SELECT {end}(sequence) FROM spans") or (None,) for end in ("min", "max"))
+        if low[0] is None or high[0] is None:
             return []
         accepted = f"SELECT sequence FROM spans {self._by_name} WHERE name = ? ORDER BY sequence"
-        cuts = [row[0] for row in self._all(accepted, str(TransitionName.CLOCK_ACCEPTED)) if row[0] > low]
-        return list(zip([low, *cuts], [*cuts, high + 1], strict=True))
+        cuts = [row[0] for row in self._all(accepted, str(TransitionName.CLOCK_ACCEPTED)) if row[0] > low[0]]
+        return list(zip([low[0], *cuts], [*cuts, high[0] + 1], strict=True))
 
     def _halved(self, first: int, end: int, at_ms: InstantMs) -> int:
         """Return the first sequence from `first` on at or after an instant, or `end`, between which no time falls."""
@@ -290,10 +291,10 @@ class SpanReading(AuthorityReading):
         row = self._one("SELECT resource FROM spans WHERE sequence = ?", sequence)
         if row is None or row[0] is None:
             return ()
-        parts = parts_of(SpanFilter(resource=row[0], names=_DONE))
+        wanted = SpanFilter(resource=row[0], names=_DONE)
         found: list[SpanRow] = []
         while len(found) < DONE_MAX:
-            batch = self._found(parts, sequence + 1, _SEQUENCE_MAX, _FEW)
+            batch = self.find_spans(wanted, after=sequence, limit=_FEW)
             found += [span for span in batch if span.at_ms <= denied.at_ms + window_ms]
             if len(batch) < _FEW or batch[-1].at_ms > denied.at_ms + window_ms:
                 break

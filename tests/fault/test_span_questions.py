@@ -129,21 +129,21 @@ def filters(draw: st.DrawFn) -> SpanFilter:
 @settings(max_examples=150, deadline=None)
 @given(
     wanted=filters(),
-    after=st.integers(0, SPANS),
-    before=st.none() | st.integers(0, SPANS + 5),
-    limit=st.integers(1, 60),
-    falls=st.booleans(),
+    page=st.tuples(
+        st.integers(0, SPANS),
+        st.none() | st.integers(0, SPANS + 5),
+        st.integers(1, 60),
+        st.booleans(),
+    ),
 )
 def test_what_is_found_is_what_the_bodies_say(
     ledger: SqliteLedger,
     damaged: DamagedView,
     trail: Trail,
     wanted: SpanFilter,
-    after: int,
-    before: int | None,
-    limit: int,
-    falls: bool,  # noqa: FBT001 - drawn
+    page: tuple[int, int | None, int, bool],
 ) -> None:
+    after, before, limit, falls = page
     end = ALL if before is None else before
     fitting = [span for span, said in trail if is_wanted(span, said, wanted)]
     expected = [at for at in sequences(fitting) if after < at < end]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.model import InstantMs
+from ledger.model import EffectId, InstantMs
 from ledger.port import SpanFilter, View
 from ledger.sqlite import SqliteLedger
 from ledger.states import EffectState
@@ -135,3 +135,14 @@ def test_no_question_reads_a_table_from_its_beginning(long: SqliteLedger, name: 
     steps = " ".join(plans(long._path, queries)).split("SCAN ")[1:]
     assert {step.split()[0] for step in steps} <= {"leap", "told", "CONSTANT"}, steps
     assert "TEMP B-TREE" not in " ".join(plans(long._path, queries))
+
+
+@pytest.mark.spec("LED-06", "LED-07")
+def test_whether_an_effect_was_admitted_costs_its_own_story(long: SqliteLedger) -> None:
+    """An admission asks it, and every admission there ever was has the same name."""
+    wanted = SpanFilter(names=frozenset({TransitionName.EFFECT_ADMITTED}))
+    (span,) = long.read(lambda view: view.find_spans(wanted, limit=1, newest_first=True))
+    effect_id = EffectId(span.story)
+    assert long.read(lambda view: view.was_admitted(effect_id))
+    assert steps_of(long, lambda view: view.was_admitted(effect_id)) <= STEPS_PER_ENTRY
+    assert steps_of(long, lambda view: view.was_revoked_late(effect_id)) <= STEPS_PER_ENTRY

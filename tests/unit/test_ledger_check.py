@@ -117,8 +117,8 @@ def looked(**said: str) -> SpanColumns:
     )
     position = Position(ledger_id=LEDGER, epoch=1, lane=0, sequence=7)
     made = recorder.record(looking, position=position, parent_span_id=None, at_ms=InstantMs(1_000))
-    return SPAN._replace(
-        name="observed", body=made.body, span_id=made.span_id, trace_id=made.trace_id, **said
+    return replace(
+        SPAN, name="observed", body=made.body, span_id=made.span_id, trace_id=made.trace_id, **said
     )
 
 

@@ -134,7 +134,7 @@ def filters(draw: st.DrawFn) -> SpanFilter:
     limit=st.integers(1, 60),
     falls=st.booleans(),
 )
-def test_what_is_found_is_what_the_bodies_say(
+def test_what_is_found_is_what_the_bodies_say(  # noqa: PLR0917 - hypothesis gives each by name
     ledger: SqliteLedger,
     damaged: DamagedView,
     trail: Trail,

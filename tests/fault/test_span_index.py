@@ -20,6 +20,7 @@ from tests.support.long_trail import long_trail
 
 SHORT, LONG = 2_000, 20_000
 LIMIT = 20
+WINDOW_MS = 60_000
 STEPS_PER_ROW = 600
 """Steps of SQLite's machine for one span that two parts have: each passes by a few that the other has not."""
 
@@ -80,7 +81,9 @@ RARE: dict[str, tuple[Look, SpanFilter]] = {
 OTHERS: dict[str, Look] = {
     "counting": lambda view: view.count_spans(100, 300),
     "unused permits": lambda view: view.permits_unused(limit=LIMIT),
-    "denied and then done": lambda view: view.denied_then_done(SpanFilter(), window_ms=60_000, limit=LIMIT),
+    "denied and then done": lambda view: view.denied_then_done(
+        SpanFilter(), window_ms=WINDOW_MS, limit=LIMIT
+    ),
 }
 EVERY: dict[str, Look] = {**QUESTIONS, **{name: look for name, (look, _rarest) in RARE.items()}, **OTHERS}
 

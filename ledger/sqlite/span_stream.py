@@ -8,17 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 from ledger.errors import LedgerCorrupt
 from ledger.port import SpanColumns
-from ledger.sqlite.check_ground import BATCH, UNREADABLE
+from ledger.sqlite.check_ground import UNREADABLE
 from ledger.sqlite.connection import DatabaseError, as_fault, open_database
+from ledger.sqlite.span_rows import span_batches
 from ledger.sqlite.store import journal_mode
 
 __all__ = ["SpanStream", "open_span_stream"]
-
-_COLUMNS: Final = ", ".join(SpanColumns._fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +41,18 @@ def open_span_stream(path: Path) -> Iterator[SpanStream]:
         raw.execute("BEGIN")
         found = raw.execute("SELECT ledger_id FROM ledger WHERE one = 1").fetchone()
         count = raw.execute("SELECT count(*) FROM spans").fetchone()[0]
-        cursor = raw.execute(f"SELECT {_COLUMNS} FROM spans ORDER BY sequence")
-
-        def batches() -> Iterator[Sequence[SpanColumns]]:
-            while batch := cursor.fetchmany(BATCH):
-                yield [SpanColumns._make(row) for row in batch]
-
-        yield SpanStream(ledger_id=str(found[0]), count=count, batches=batches())
+        yield SpanStream(ledger_id=str(found[0]), count=count, batches=_whole(raw))
     except DatabaseError as fault:
         raise as_fault(fault) from None
     except UNREADABLE:
         raise LedgerCorrupt("unreadable", "The ledger holds rows that were never written there.") from None
     finally:
         raw.close()
+
+
+def _whole(raw: Any) -> Iterator[Sequence[SpanColumns]]:  # noqa: ANN401 - untyped driver
+    """Give all batches, and refuse at the end where policies name spans that are not there."""
+    strays: list[int] = []
+    yield from span_batches(raw, strays.append)
+    if strays:
+        raise LedgerCorrupt("span_policies", "The ledger names policies of spans that are not there.")

@@ -116,7 +116,9 @@ def plans(path: Path, queries: list[str]) -> list[str]:
         raw.close()
 
 
-def queries_of(ledger: SqliteLedger, look: Callable[[View], object]) -> list[str]:
+def queries_of(
+    ledger: SqliteLedger, look: Callable[[View], object], *, over: str = " FROM spans"
+) -> list[str]:
     """Return the queries over spans that a look makes."""
     said: list[str] = []
     ledger.read(look)  # opens the connection that reads
@@ -126,7 +128,7 @@ def queries_of(ledger: SqliteLedger, look: Callable[[View], object]) -> list[str
         ledger.read(look)
     finally:
         raw.set_trace_callback(None)
-    return [query for query in said if " FROM spans" in query]
+    return [query for query in said if over in query]
 
 
 @pytest.mark.spec("LED-07", "AUD-09")

@@ -1,4 +1,4 @@
-"""`audit verify`, `audit verifier` and `audit prove`: proving the trail to somebody else, and checking what one is given.
+"""`audit verify`, `audit verifier`, `audit prove`: proving the trail to somebody else, and checking what one is given.
 
 The first two need neither a profile nor an issuer. A bar on standard error tells how far a long verification is, on a
 terminal only. Next: `issuer.verifying`, `issuer.commands.proving`.

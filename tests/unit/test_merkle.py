@@ -19,13 +19,13 @@ from audit.merkle import (
     verify_inclusion,
 )
 from ledger.tree import leaf_hash
+from tests.support.policy_room import VECTORS
 from tests.support.trails import reference_consistency, reference_path, reference_root
 
 LEAVES_MAX = 70
 LEAVES = [leaf_hash(b"%d" % number) for number in range(LEAVES_MAX)]
 ROOTS = [reference_root(LEAVES[:size]) for size in range(LEAVES_MAX + 1)]
-VECTORS = Path(__file__).parents[3] / "shared" / "vectors" / "merkle" / "testdata"
-FILES = sorted(VECTORS.rglob("*.json"))
+FILES = sorted((VECTORS / "merkle" / "testdata").rglob("*.json"))
 FILES_KNOWN = 196
 
 

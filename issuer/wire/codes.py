@@ -172,6 +172,7 @@ _STATES: Final = (
     ),
     _row("created", _E.DONE, 201, _N.STOP, "The issuer is ready."),
     _row("found", _E.DONE, 200, _N.STOP, "This is what is on record."),
+    _row("proved", _E.DONE, 201, _N.STOP, "The proof is written."),
     _row("verified", _E.DONE, 200, _N.STOP, "What was signed is what is here."),
     _row(
         "not_anchored",

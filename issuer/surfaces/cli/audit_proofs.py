@@ -114,12 +114,7 @@ def audit_verifier(settings: Settings) -> None:
 @click.command("prove")
 @click.argument("effect")
 @click.option("--out", type=_FILE, required=True, help="The new file to write the proof to.")
-@click.option(
-    "--checkpoint",
-    type=click.Path(path_type=Path),
-    help="The signed checkpoint to prove it by, or a folder of *.note: the newest that is over it.",
-)
 @common
-def audit_prove(settings: Settings, effect: str, out: Path, checkpoint: Path | None) -> None:
+def audit_prove(settings: Settings, effect: str, out: Path) -> None:
     """Write a proof that the story of EFFECT is in the trail, for somebody who has the key of the checkpoints."""
-    run_with_issuer(settings, lambda issuer: issuer.audit_prove(effect, out, checkpoint=checkpoint))
+    run_with_issuer(settings, lambda issuer: issuer.audit_prove(effect, out))

@@ -10,6 +10,7 @@ __all__ = [
     "audit_changes",
     "audit_checkpoint",
     "audit_key",
+    "audit_prove",
     "clock_accept",
     "commit",
     "decline",
@@ -78,6 +79,7 @@ from issuer.commands.invocations import (
 from issuer.commands.keys import keys_list, keys_retire, keys_revoke, keys_rotate
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
+from issuer.commands.proving import audit_prove
 from issuer.commands.reconciling import acknowledge, reconcile
 from issuer.commands.revisions import activate, audit_changes, revisions
 from issuer.commands.revoking import revoke

@@ -22,6 +22,7 @@ from tests.support.checkpoints import (
 )
 from tests.support.issuers import HOUR_MS, Made, open_task, permitted, refund, standard_issuer
 from tests.support.ledgers import Clock
+from tests.support.revised import activated
 from tests.support.service import Service, answer
 from tests.support.shell import issuer_here
 from tests.support.starving import SmallDisk
@@ -66,6 +67,15 @@ def finding(made: Made, check: str) -> dict[str, object]:
     told = json.loads(issuer_here("doctor", "--json", at=made.folder).out)
     (found,) = [one for one in told["findings"] if one["check"] == check]
     return dict(found)
+
+
+def told_once(made: Made) -> dict[str, object]:
+    """Return the one notice that people were told, once it is there."""
+    until = time.monotonic() + 30
+    while not (found := list((made.folder / "told").glob("[!.]*"))) and time.monotonic() < until:
+        time.sleep(0.02)
+    (one,) = found
+    return dict(json.loads(one.read_text()))
 
 
 # ------------------------------------------------------------------------------------ when
@@ -175,6 +185,9 @@ def test_what_stands_in_the_way_of_a_checkpoint_changes_no_answer_and_is_not_tri
     clock = Clock(now_ms())
     tried: list[str] = []
     service.then(answer(201), answer(201))
+    watch = '[notify.watch]\nspool = "told"\non = ["checkpoint_failed"]\n'
+    made.profile.write_text(f"{made.profile.read_text()}{watch}")
+    activated(made.profile)
     folder(made).chmod(0o755)
     with made.open(clock=clock, observe=tried.append) as issuer:
         clock.now += HOUR_MS
@@ -183,6 +196,8 @@ def test_what_stands_in_the_way_of_a_checkpoint_changes_no_answer_and_is_not_tri
             assert issuer.commit(effect).code == "succeeded"
             settled(issuer)
     assert "checkpoint_alone" not in tried
+    told_of = told_once(made)
+    assert (told_of["notice"], "issuer doctor" in str(told_of["say"])) == ("checkpoint_failed", True)
     folder(made).chmod(0o700)
     assert reasons(made) == ["scheduled"]
 
@@ -193,6 +208,7 @@ def test_what_stands_in_the_way_of_a_checkpoint_changes_no_answer_and_is_not_tri
 @pytest.mark.spec("AUD-04")
 def test_each_note_is_copied_as_it_is_and_shown_to_be(made: Made, elsewhere: Path) -> None:
     with made.open() as issuer:
+        grown(issuer, "more")
         told = signed(issuer).more["copies"]
         own = str(issuer.name).rpartition("/")[2]
     assert told == {"folder": str(elsewhere), "missing": 0, "trouble": ""}
@@ -209,6 +225,7 @@ def test_a_folder_that_is_gone_blocks_nothing_is_told_and_is_filled_once_it_is_b
 ) -> None:
     shutil.rmtree(elsewhere)
     with made.open() as issuer:
+        grown(issuer, "more")
         answered = signed(issuer)
         assert answered.more["copies"] == {"folder": str(elsewhere), "missing": 2, "trouble": "missing"}
         assert f"Not all copies are in {elsewhere}" in answered.say
@@ -237,6 +254,7 @@ def test_a_folder_without_room_is_told_and_filled_once_there_is_some(made: Made,
     shutil.rmtree(elsewhere)
     with SmallDisk(elsewhere, 1) as disk, made.open() as issuer:
         disk.fill(0)
+        grown(issuer, "more")
         told = signed(issuer).more["copies"]
         assert (told["missing"], told["trouble"]) == (2, "full")  # type: ignore[index]
         assert [path.name for path in elsewhere.iterdir()] == ["filler"]

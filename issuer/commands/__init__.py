@@ -1,13 +1,23 @@
 """One function per use case; every surface calls only these (SUR-01)."""
 
 __all__ = [
+    "WITHIN_MS",
+    "AuditAsk",
     "acknowledge",
     "activate",
     "actor_token",
     "admit_host",
     "approvals",
     "approve",
+    "audit_access",
+    "audit_approvals",
     "audit_changes",
+    "audit_denied_then_done",
+    "audit_issued",
+    "audit_query",
+    "audit_story",
+    "audit_unknowns",
+    "audit_unused",
     "clock_accept",
     "commit",
     "decline",
@@ -58,6 +68,14 @@ __all__ = [
 
 from issuer.commands.approvals import approvals, approve, decline, statement, wait, withdraw
 from issuer.commands.asking import request, request_held
+from issuer.commands.auditing import (
+    AuditAsk,
+    audit_access,
+    audit_changes,
+    audit_issued,
+    audit_query,
+    audit_story,
+)
 from issuer.commands.backup import ledger_backup, ledger_restore
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
@@ -76,8 +94,15 @@ from issuer.commands.keys import keys_list, keys_retire, keys_revoke, keys_rotat
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.reconciling import acknowledge, reconcile
-from issuer.commands.revisions import activate, audit_changes, revisions
+from issuer.commands.revisions import activate, revisions
 from issuer.commands.revoking import revoke
+from issuer.commands.standing_questions import (
+    WITHIN_MS,
+    audit_approvals,
+    audit_denied_then_done,
+    audit_unknowns,
+    audit_unused,
+)
 from issuer.commands.task_changes import (
     task_accept_overrun,
     task_close,

@@ -7,7 +7,15 @@ composition root and commands that write should pay for.
 from audit.delivery import Delivery
 from audit.errors import AuditUnavailable, NoRequiredSink, SinkAhead, SinkUnavailable
 from audit.sinks.jsonl import JsonlSink, create
-from audit.sinks.port import Acknowledged, LedgerSpans, Sink, SinkExpectation, SpanSource
+from audit.sinks.port import (
+    Acknowledged,
+    LedgerSpans,
+    Sink,
+    SinkClass,
+    SinkExpectation,
+    SpanSource,
+    class_of,
+)
 from audit.timeline import TimelineEntry, entry_of, readable_line, timeline
 
 __all__ = [
@@ -19,10 +27,12 @@ __all__ = [
     "NoRequiredSink",
     "Sink",
     "SinkAhead",
+    "SinkClass",
     "SinkExpectation",
     "SinkUnavailable",
     "SpanSource",
     "TimelineEntry",
+    "class_of",
     "create",
     "entry_of",
     "readable_line",

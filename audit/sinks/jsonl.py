@@ -42,7 +42,7 @@ from audit.sinks.lines import (
     read_span_line,
     span_line,
 )
-from audit.sinks.port import Acknowledged, SinkExpectation, SpanSource
+from audit.sinks.port import Acknowledged, SinkClass, SinkExpectation, SpanSource
 from ledger.model import LedgerId
 from ledger.transitions import Position, SpanRow
 
@@ -130,6 +130,7 @@ class JsonlSink:
     """A file of spans; implements `audit.sinks.port.Sink`. It may be used from any thread of one process."""
 
     kind: Final = "jsonl"
+    sink_class: Final = SinkClass.DURABLE
 
     def __init__(
         self,

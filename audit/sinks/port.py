@@ -11,13 +11,27 @@ Next: `audit.sinks.jsonl`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from ledger.model import LedgerId
 from ledger.port import Ledger
 from ledger.transitions import Position, SpanRow
 
-__all__ = ["Acknowledged", "LedgerSpans", "Sink", "SinkExpectation", "SpanSource"]
+__all__ = ["Acknowledged", "LedgerSpans", "Sink", "SinkClass", "SinkExpectation", "SpanSource", "class_of"]
+
+
+class SinkClass(StrEnum):
+    """What an acknowledgement of a sink is worth to whoever reads the trail later."""
+
+    DURABLE = "durable"
+    """The span is on a medium, and can be read back and held against the ledger."""
+
+    ACCEPTED = "accepted"
+    """Another program said that it took the span; it may still lose it, and cannot be asked."""
+
+    BEST_EFFORT = "best_effort"
+    """Nothing waits for it, whatever it could say."""
 
 
 class SpanSource(Protocol):
@@ -67,9 +81,15 @@ class LedgerSpans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkExpectation:
-    """What a probe holds a sink against: the ledger, by which the sink's last span must be known."""
+    """What a probe holds a sink against: the ledger, by which the sink's last span must be known.
+
+    Attributes:
+        source: that ledger.
+        looks_only: hold it against the ledger, and ask no other program; an answer then says nothing of being ready.
+    """
 
     source: SpanSource
+    looks_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,3 +142,11 @@ class Sink(Protocol):
     def close(self) -> None:
         """Let go of files and connections, outside of any call; a later call may take them again."""
         ...
+
+
+def class_of(sink: Sink) -> SinkClass:
+    """Return what acknowledgements of a sink are worth; one that does not say is believed no more than a collector."""
+    if not sink.required:
+        return SinkClass.BEST_EFFORT
+    said = getattr(sink, "sink_class", SinkClass.ACCEPTED)
+    return said if isinstance(said, SinkClass) else SinkClass.ACCEPTED

@@ -8,7 +8,7 @@ Next: `audit.delivery`, which turns the first two into the third.
 
 from ledger.errors import Fault
 
-__all__ = ["AuditUnavailable", "NoRequiredSink", "SinkAhead", "SinkUnavailable"]
+__all__ = ["AuditUnavailable", "NoRequiredSink", "NotProven", "NoteRefused", "SinkAhead", "SinkUnavailable"]
 
 
 class _OfSink(Fault):
@@ -40,3 +40,15 @@ class NoRequiredSink(Fault):
     """The owner named no required sink; with none, every promise about dispatch would hold emptily."""
 
     blame = "caller"
+
+
+class NotProven(Fault):
+    """A proof does not prove what it should (AUD-04)."""
+
+    blame = "world"
+
+
+class NoteRefused(Fault):
+    """A note, a checkpoint or a key is not in its one form, or not signed by the key that it should be (AUD-04)."""
+
+    blame = "world"

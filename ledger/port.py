@@ -42,6 +42,7 @@ from ledger.questions import SpanFilter as SpanFilter  # noqa: PLC0414 - whoever
 from ledger.refusals import Refusal
 from ledger.states import EffectState
 from ledger.transitions import Position, RecordedSpan, SpanRow, Transition, TransitionName
+from ledger.tree import Frontier
 
 T = TypeVar("T")
 
@@ -70,6 +71,14 @@ class View(Questions, Protocol):
 
     def head(self) -> Position:
         """Return the position of the last span."""
+        ...
+
+    def frontier(self) -> Frontier:
+        """Return the frontier of the tree over every span, as the head says it; under the lock it is proven (LED-06).
+
+        Raises:
+            LedgerCorrupt: there is no head, or what it holds is no frontier.
+        """
         ...
 
     def last_entry_ms(self) -> InstantMs:

@@ -18,6 +18,8 @@ __all__ = [
     "audit_story",
     "audit_unknowns",
     "audit_unused",
+    "audit_checkpoint",
+    "audit_key",
     "clock_accept",
     "commit",
     "decline",
@@ -77,6 +79,7 @@ from issuer.commands.auditing import (
     audit_story,
 )
 from issuer.commands.backup import ledger_backup, ledger_restore
+from issuer.commands.checkpoints import audit_checkpoint, audit_key
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
 from issuer.commands.content import show_content

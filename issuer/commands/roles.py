@@ -106,6 +106,8 @@ COMMANDS: Final[Mapping[str, Demand]] = MappingProxyType(
         "audit-denied-then-done": _look("audit_denied_then_done"),
         "audit-approvals": _look("audit_approvals"),
         "audit-access": _look("audit_access"),
+        "audit-checkpoint": _look("audit_checkpoint"),
+        "audit-key": _look("audit_key"),
         "keys-list": _look("keys_list"),
         "ledger-check": _look("ledger_check"),
         "ledger-stats": _look("ledger_stats"),

@@ -36,6 +36,7 @@ from ledger.sqlite.tables import names
 from ledger.standing import Standing
 from ledger.states import PENDING, SETTLED, UNRESOLVED, UNUSED, EffectState
 from ledger.transitions import Position, TransitionName
+from ledger.tree import Frontier, decoded_frontier
 
 _UNUSED_BEYOND: Final = (
     f"SELECT effect_id FROM effects WHERE state IN ({names(UNUSED)}) ORDER BY sequence DESC LIMIT ? OFFSET ?"
@@ -62,6 +63,16 @@ class SqliteView(SpanReading):
         if row is None:
             raise LedgerCorrupt("no_head", "The ledger has no head row.")
         return Position(ledger_id=self._ledger_id, epoch=row[0], lane=row[1], sequence=row[2])
+
+    def frontier(self) -> Frontier:
+        """Return the frontier of the tree over every span, as the head says it."""
+        row = self._one("SELECT frontier FROM head WHERE lane = 0")
+        if row is None:
+            raise LedgerCorrupt("no_head", "The ledger has no head row.")
+        try:
+            return decoded_frontier(row[0])
+        except ValueError:
+            raise LedgerCorrupt("frontier", "The tree of the ledger's spans is damaged.") from None
 
     def last_entry_ms(self) -> InstantMs:
         """Return the instant of the last entry: the clock is held against it (PER-03)."""

@@ -4,11 +4,13 @@ Each method takes `form`: `table` gives rows and lines, `jsonl`, `csv` and `otlp
 given by name, as the attributes of `issuer.commands.AuditAsk`. Next: `issuer.api`.
 """
 
+from pathlib import Path
 from typing import Unpack
 
 from issuer import commands
-from issuer.commands import AuditAsk
-from issuer.commands.audit_asks import LIMIT, Asked
+from issuer.commands.audit_asks import LIMIT, Asked, AuditAsk
+from issuer.commands.audit_files import Progress, no_progress
+from issuer.commands.standing_questions import WITHIN_MS
 from issuer.handle import Handle
 from issuer.wire import Answer
 
@@ -62,7 +64,7 @@ class AuditHandle(Handle):
         return self._done("audit-unused", lambda visit: commands.audit_unused(visit, ask, form))
 
     def audit_denied_then_done(
-        self, *, within_ms: int = commands.WITHIN_MS, form: str = "table", **asked: Unpack[Asked]
+        self, *, within_ms: int = WITHIN_MS, form: str = "table", **asked: Unpack[Asked]
     ) -> Answer:
         """Show what was denied or refused, and admitted or done within `within_ms` milliseconds after."""
         ask = AuditAsk(**asked)
@@ -85,3 +87,40 @@ class AuditHandle(Handle):
         """List every change of authority, oldest first (AUD-09)."""
         ask = AuditAsk(**asked)
         return self._done("audit-changes", lambda visit: commands.audit_changes(visit, ask, form))
+
+    def audit_report(
+        self,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        out: str | Path | None = None,
+        form: str = "table",
+        progress: Progress = no_progress,
+    ) -> Answer:
+        """Report the population of a period, signed; with `out` into that new file, a note of its own (AUD-09)."""
+        ask, file = AuditAsk(since=since, until=until), None if out is None else Path(out)
+        return self._done(
+            "audit-report",
+            lambda visit: commands.audit_report(visit, ask, form, out=file, progress=progress),
+        )
+
+    def audit_export(
+        self,
+        out: str | Path,
+        *,
+        form: str = "jsonl",
+        progress: Progress = no_progress,
+        **asked: Unpack[Asked],
+    ) -> Answer:
+        """Write the whole trail, or the spans that are asked for, to the new file `out`; that is on record first."""
+        ask, file = AuditAsk(**asked), Path(out)
+        return self._done(
+            "audit-export", lambda visit: commands.audit_export(visit, file, ask, form, progress=progress)
+        )
+
+    def audit_snapshot(self, out: str | Path, *, progress: Progress = no_progress) -> Answer:
+        """Write a database of all spans, for SQL of one's own, to the new file `out`; that is on record first."""
+        file = Path(out)
+        return self._done(
+            "audit-snapshot", lambda visit: commands.audit_snapshot(visit, file, progress=progress)
+        )

@@ -1,8 +1,6 @@
 """One function per use case; every surface calls only these (SUR-01)."""
 
 __all__ = [
-    "WITHIN_MS",
-    "AuditAsk",
     "acknowledge",
     "activate",
     "actor_token",
@@ -12,14 +10,17 @@ __all__ = [
     "audit_access",
     "audit_approvals",
     "audit_changes",
+    "audit_checkpoint",
     "audit_denied_then_done",
+    "audit_export",
     "audit_issued",
+    "audit_key",
     "audit_query",
+    "audit_report",
+    "audit_snapshot",
     "audit_story",
     "audit_unknowns",
     "audit_unused",
-    "audit_checkpoint",
-    "audit_key",
     "clock_accept",
     "commit",
     "decline",
@@ -70,8 +71,9 @@ __all__ = [
 
 from issuer.commands.approvals import approvals, approve, decline, statement, wait, withdraw
 from issuer.commands.asking import request, request_held
+from issuer.commands.audit_files import audit_export, audit_snapshot
+from issuer.commands.audit_report import audit_report
 from issuer.commands.auditing import (
-    AuditAsk,
     audit_access,
     audit_changes,
     audit_issued,
@@ -100,7 +102,6 @@ from issuer.commands.reconciling import acknowledge, reconcile
 from issuer.commands.revisions import activate, revisions
 from issuer.commands.revoking import revoke
 from issuer.commands.standing_questions import (
-    WITHIN_MS,
     audit_approvals,
     audit_denied_then_done,
     audit_unknowns,

@@ -1,19 +1,19 @@
 """`audit export` and `audit snapshot`: the trail, or what was asked for of it, in a file that is taken away.
 
 Rules: AUD-06, AUD-07. In order: 1. the file is written under a name of its own   2. it is durable   3. `audit.exported`
-says how many spans, the digest of the file and of what was asked for   4. the file gets its name. Whoever is stopped between
-3 and 4 left a record and no file, never the other way round. Where the ledger cannot be written the record is kept as
-any other look (`issuer.looks`).
+says how many spans, the digest of the file and of what was asked for   4. the file gets its name. Whoever is stopped
+between 3 and 4 left a record and no file, never the other way round. Where the ledger cannot be written the record is
+kept as any other look (`issuer.looks`).
 Without a selection an export is the whole trail as the JSONL sink has it, and proves itself the same way. A selection
 begins with a header of its own, so that nobody takes a part for the whole.
 Next: `issuer.new_file`, `ledger.sqlite.snapshot`.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from audit.population import amounts_in
 from audit.queries import Found, Page, Question, ask
@@ -34,7 +34,7 @@ from ledger.errors import LedgerCorrupt, Malformed
 from ledger.model import LedgerId
 from ledger.sqlite.snapshot import SnapshotWriter
 from ledger.transitions import AttributeValue
-from ledger.tree import GrowingTree
+from ledger.tree import Frontier, GrowingTree
 
 EXPORT_FORMS: Final = ("jsonl", "csv", "otlp-json")
 PAGE: Final = 500
@@ -97,7 +97,8 @@ def _export(
         made.write(header_line(visit.house.ledger.ledger_id) if whole else part_header(visit.house))
     elif form == "csv":
         made.write(csv_text(SPAN_COLUMNS, ()).encode())
-    for found, head in pages(visit.house, question):
+    tree = visit.house.ledger.read(lambda view: view.frontier())
+    for found in pages(visit.house, question, tree.size):
         if form == "otlp-json":
             text = otlp_text(found)
         elif form == "csv":
@@ -106,7 +107,8 @@ def _export(
             text = "".join(map(span_text, found))
         made.write(text.encode("utf-8"))
         _count(written, found, whole=whole)
-        progress(found[-1].sequence, head)
+        progress(found[-1].sequence, tree.size)
+    _demand_tree(written, tree, whole=whole)
     return written
 
 
@@ -123,14 +125,24 @@ def _count(written: _Written, found: Sequence[Found], *, whole: bool) -> None:
             written.tree.add(one.row.leaf)
 
 
+def _demand_tree(written: _Written, tree: Frontier, *, whole: bool) -> None:
+    """Refuse to give out a whole trail that is not the tree that the ledger's head holds.
+
+    Raises:
+        LedgerCorrupt: `tree_differs`.
+    """
+    if whole and written.first == 1 and written.tree.frontier() != tree:
+        say = "The spans are not those of the ledger's tree; run `issuer ledger check`."
+        raise LedgerCorrupt("tree_differs", say)
+
+
 def part_header(house: House) -> bytes:
     """Return the first line of an export that is a selection, newline included."""
     return canonical_bytes({"v": 1, "ledger": str(house.ledger.ledger_id), "kind": PART}) + b"\n"
 
 
-def pages(house: House, question: Question) -> Iterator[tuple[tuple[Found, ...], int]]:
-    """Yield what is asked for page by page, up to where the trail ends now, each with that last sequence."""
-    head = house.ledger.read(lambda view: view.head().sequence)
+def pages(house: House, question: Question, head: int) -> Iterator[tuple[Found, ...]]:
+    """Yield what is asked for page by page, up to the sequence `head`."""
     asked: Question | None = replace(question, limit=PAGE, newest=False, after=0)
     while asked is not None:
         wanted = asked
@@ -141,7 +153,7 @@ def pages(house: House, question: Question) -> Iterator[tuple[tuple[Found, ...],
         page = house.ledger.read(look)
         found = tuple(one for one in page.found if one.sequence <= head)
         if found:
-            yield found, head
+            yield found
         is_last = page.cursor is None or len(found) < len(page.found)
         asked = None if is_last else replace(wanted, after=page.cursor or 0)
 
@@ -187,6 +199,27 @@ def _published(
     return answering.about(visit.house, "found", say=say, more=more)
 
 
+def publish_report(
+    visit: Visit,
+    made: NewFile,
+    asked: AuditAsk,
+    report: Mapping[str, Any],
+    *,
+    more: Mapping[str, object],
+    lines: Sequence[str],
+) -> Answer:
+    """Put a report on record and give it its name."""
+    written = _Written(count=report["spans"], first=report["first"], last=report["last"])
+    said: dict[str, AttributeValue] = {
+        "filter_digest": asked.digest(visit.command),
+        "base_sequence": max(0, report["last"]),
+        "tree_size": report["tree"]["size"],
+        "tree_root": report["tree"]["root"],
+    }
+    answer = _published(visit, made, "report", written, said)
+    return replace(answer, more={**more, **answer.more, "lines": list(lines)})
+
+
 def audit_snapshot(visit: Visit, out: Path, *, progress: Progress = no_progress) -> Answer:
     """Write a database of all spans, for SQL of one's own, to the new file `out`, mode 0400."""
 
@@ -205,7 +238,8 @@ def audit_snapshot(visit: Visit, out: Path, *, progress: Progress = no_progress)
 def _snapshot(visit: Visit, made: NewFile, question: Question, progress: Progress) -> _Written:
     written, writer = _Written(), SnapshotWriter(made.part)
     try:
-        for found, head in pages(visit.house, question):
+        tree = visit.house.ledger.read(lambda view: view.frontier())
+        for found in pages(visit.house, question, tree.size):
             _count(written, found, whole=True)
             writer.add(
                 [_columns(one) for one in found],
@@ -217,7 +251,8 @@ def _snapshot(visit: Visit, made: NewFile, question: Question, progress: Progres
                     for unit, amount in amounts_in(one, what).items()
                 ],
             )
-            progress(found[-1].sequence, head)
+            progress(found[-1].sequence, tree.size)
+        _demand_tree(written, tree, whole=True)
         writer.finish(_about(visit.house.ledger.ledger_id, visit, written))
     except BaseException:
         writer.close()

@@ -4,7 +4,9 @@ Each look is on record before it is shown. `--format` gives a list as a table, J
 prints one object, whatever the format. Next: `issuer.commands.auditing`.
 """
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,7 +16,10 @@ from issuer.surfaces.cli.running import run_with_issuer
 
 if TYPE_CHECKING:
     from issuer.api import Issuer
+    from issuer.commands.audit_files import Progress
     from issuer.wire import Answer
+
+_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 FORMS: Final = ("table", "jsonl", "csv", "otlp-json")
 
@@ -168,6 +173,67 @@ def changes(settings: Settings, form: str, **asked: Any) -> None:  # noqa: ANN40
     _shown(settings, form, lambda issuer, shown: issuer.audit_changes(form=shown, **asked))
 
 
+@click.command("report")
+@click.option("--out", type=_FILE, help="Write it, signed, to this new file.")
+@asking(_SINCE, _UNTIL, _FORMAT)
+def report(settings: Settings, out: Path | None, form: str, **asked: Any) -> None:  # noqa: ANN401
+    """Report the population of a period: how many of what, by whose word, for how much, and who looked."""
+    _shown(
+        settings,
+        form,
+        lambda issuer, shown: _with_bar(
+            lambda progress: issuer.audit_report(out=out, form=shown, progress=progress, **asked)
+        ),
+    )
+
+
+@click.command("export")
+@click.option("--out", type=_FILE, required=True, help="The new file; nothing is ever overwritten.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMS[1:]),
+    default="jsonl",
+    show_default=True,
+    help="jsonl without a selection is the whole trail, which proves itself.",
+)
+@asking(*WHERE)
+def export(settings: Settings, out: Path, form: str, **asked: Any) -> None:  # noqa: ANN401
+    """Write the whole trail, or what is selected, to a file; that is on record before the file is there."""
+    run_with_issuer(
+        settings,
+        lambda issuer: _with_bar(
+            lambda progress: issuer.audit_export(out, form=form, progress=progress, **asked)
+        ),
+        reading=True,
+    )
+
+
+@click.command("snapshot")
+@click.option("--out", type=_FILE, required=True, help="The new SQLite file; nothing is ever overwritten.")
+@common
+def snapshot(settings: Settings, out: Path) -> None:
+    """Write a database of all spans for SQL of your own; nothing that is authority or secret is in it."""
+    run_with_issuer(
+        settings,
+        lambda issuer: _with_bar(lambda progress: issuer.audit_snapshot(out, progress=progress)),
+        reading=True,
+    )
+
+
+def _with_bar(run: "Callable[[Progress], Answer]") -> "Answer":
+    """Run something long, with a bar on standard error that tells how far it is, on a terminal only (SUR-03)."""
+    if not sys.stderr.isatty():
+        return run(lambda _done, _of: None)
+    with click.progressbar(length=1, file=sys.stderr, label="reading the trail") as bar:
+
+        def progress(done: int, of: int) -> None:
+            bar.length = max(of, 1)
+            bar.update(done - bar.pos)
+
+        return run(progress)
+
+
 QUESTIONS: Final = (
     query,
     timeline,
@@ -178,6 +244,9 @@ QUESTIONS: Final = (
     approvals,
     access,
     changes,
+    report,
+    export,
+    snapshot,
 )
 """Every command here, for the group `audit`."""
 

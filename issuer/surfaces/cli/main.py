@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
-from issuer.surfaces.cli.audit_questions import QUESTIONS
 from issuer.surfaces.cli.audit_checkpoints import audit_checkpoint, audit_key
+from issuer.surfaces.cli.audit_questions import QUESTIONS
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
 from issuer.surfaces.cli.keys import keys_group
 from issuer.surfaces.cli.options import (

@@ -61,7 +61,7 @@ def denied_then_done(view: View, question: Question, *, within_ms: int) -> Part[
     """Answer what was denied or refused, and then admitted or done within `within_ms` milliseconds, by whomever.
 
     A success does not count where its effect was admitted before the no and the no was about that very effect: it only
-    came home. Nor does a no count that says that something was done already.
+    came home. Nor does a no to a person's answer, which is among `person_answers`.
 
     Raises:
         LedgerCorrupt: a span is not what was recorded.
@@ -72,12 +72,15 @@ def denied_then_done(view: View, question: Question, *, within_ms: int) -> Part[
 
     def made(pair: DeniedThenDone) -> ThenDone | None:
         no = found_of(pair.denied)
+        if no.text("command") in _OF_PEOPLE:
+            return None
         done = next((one for one in map(found_of, pair.done) if _is_of(view, no, one)), None)
         return None if done is None else ThenDone(no=no, done=done, permit=permit_of(view, done))
 
     return _part(question, read, lambda pair: pair.denied.position.sequence, made)
 
 
+_OF_PEOPLE: Final = frozenset({"approve", "decline", "statement"})
 _SAME: Final = ("subject", "operation", "resource.type", "resource.id")
 
 

@@ -8,7 +8,15 @@ Next: `audit.delivery`, which turns the first two into the third.
 
 from ledger.errors import Fault
 
-__all__ = ["AuditUnavailable", "NoRequiredSink", "NotProven", "NoteRefused", "SinkAhead", "SinkUnavailable"]
+__all__ = [
+    "AuditUnavailable",
+    "NoRequiredSink",
+    "NotProven",
+    "NoteRefused",
+    "SinkAhead",
+    "SinkUnavailable",
+    "TrailUnreadable",
+]
 
 
 class _OfSink(Fault):
@@ -52,3 +60,9 @@ class NoteRefused(Fault):
     """A note, a checkpoint or a key is not in its one form, or not signed by the key that it should be (AUD-04)."""
 
     blame = "world"
+
+
+class TrailUnreadable(Fault):
+    """What was given to verify is no file of spans, no proof, or cannot be read at all."""
+
+    blame = "caller"

@@ -134,7 +134,7 @@ def filters(draw: st.DrawFn) -> SpanFilter:
     limit=st.integers(1, 60),
     falls=st.booleans(),
 )
-def test_what_is_found_is_what_the_bodies_say(
+def test_what_is_found_is_what_the_bodies_say(  # noqa: PLR0917 - hypothesis gives each by name
     ledger: SqliteLedger,
     damaged: DamagedView,
     trail: Trail,
@@ -142,7 +142,7 @@ def test_what_is_found_is_what_the_bodies_say(
     after: int,
     before: int | None,
     limit: int,
-    falls: bool,  # noqa: FBT001 - drawn
+    falls: bool,
 ) -> None:
     end = ALL if before is None else before
     fitting = [span for span, said in trail if is_wanted(span, said, wanted)]

@@ -27,7 +27,7 @@ Key = tuple[str, int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Lie:
-    """What happens to one request: the raw bytes of the answer, whether it is stored, and how the connection goes on."""
+    """One request: the raw answer, whether it is stored, and how the connection goes on."""
 
     raw: bytes = b""
     stores: bool = False
@@ -216,7 +216,7 @@ def partial(rejected: int = 0, message: str = "") -> bytes:
     answer.partial_success.SetInParent()
     answer.partial_success.rejected_spans = rejected
     answer.partial_success.error_message = message
-    return answer.SerializeToString()
+    return bytes(answer.SerializeToString())
 
 
 def accepted() -> bytes:

@@ -303,7 +303,7 @@ def _told(
         values, is_own = one.values, one.story == ledger_id
         parent = last_of_ledger if is_own else values["parent"]
         form = forms[kind, not parent]
-        at += rng.randrange(STEP_MS)
+        at = InstantMs(at + rng.randrange(STEP_MS))
         span = f"{rng.getrandbits(64) or 1:016x}"
         values |= {"parent": parent, "span": span, "sequence": sequence, "at": at, "later": at + _LATER_MS}
         body = (form.text.decode() % values).encode()

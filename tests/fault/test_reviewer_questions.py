@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -302,10 +303,7 @@ def test_a_report_counts_what_reading_every_span_counts(lived: History) -> None:
     report: Any = told.more["population"]
     assert report["spans"] == len(trail)
     assert (report["first"], report["last"]) == (1, len(trail))
-    counted = {
-        name: len(those(trail, lambda one, name=name: one.name == name))
-        for name in {one.name for one in trail}
-    }
+    counted = Counter(one.name for one in trail)
     assert report["transitions"] == counted
     assert report["effects"]["begun"] == counted["effect.prepared"]
     assert report["effects"]["permitted_by_people"] == 1

@@ -266,7 +266,7 @@ def show_text(answer: Answer, text: str) -> None:
     """
     if sys.stdout.isatty():
         text = "".join(char if char.isprintable() or char in "\r\n" else _escaped(char) for char in text)
-    click.echo(text, nl=False)
+    click.echo(text, nl=False, color=True)  # or it would take out what looks like colour
     if answer.more.get("more"):
         click.echo(f"more: go on with --after {answer.more['cursor']}", err=True)
     if answer.say not in {"", CODES[answer.code].say}:

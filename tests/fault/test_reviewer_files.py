@@ -28,6 +28,7 @@ from ledger.tree import GrowingTree, leaf_hash
 from tests.support.canaries import CARD, NOTE, found_in
 from tests.support.cases import length
 from tests.support.issuers import Made, permitted, refund, standard_issuer
+from tests.support.ledgers import attacker, without_guards
 from tests.support.reviewing import whole_trail
 from tests.support.service import Service, accept_then_close, answer
 
@@ -166,6 +167,28 @@ def test_a_name_that_is_taken_meanwhile_is_not_taken_back(
     assert told.code == "malformed"
     assert [one.name for one in tmp_path.iterdir()] == ["late"]
     assert out.read_text() == "somebody else's"
+
+
+@pytest.mark.spec("AUD-04", "AUD-06", "LED-06")
+@pytest.mark.parametrize("command", ["audit_export", "audit_snapshot"])
+def test_a_span_that_was_changed_with_its_hash_is_given_to_nobody_as_the_trail(
+    tmp_path: Path, command: str
+) -> None:
+    """Every line would prove itself; the tree in the ledger's head does not."""
+    with Service() as service:
+        made = standard_issuer(tmp_path / "f0", port=service.port)
+    with closing(attacker(made.ledger)) as raw:
+        (body,) = raw.execute("SELECT body FROM spans WHERE sequence = 4").fetchone()
+    changed = bytes(body).replace(b'"permit.subject":"u-ana"', b'"permit.subject":"u-eve"')
+    without_guards(
+        made.ledger,
+        f"UPDATE spans SET body = X'{changed.hex()}', leaf = X'{leaf_hash(changed).hex()}' WHERE sequence = 4",
+    )
+    out = tmp_path / "out"
+    with made.open(reading=True) as issuer:
+        told = getattr(issuer, command)(out)
+    assert (told.code, told.more["reason"]) == ("ledger_unavailable", "tree_differs")
+    assert not out.exists()
 
 
 @pytest.mark.spec("AUD-06", "SUR-02")

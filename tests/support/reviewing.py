@@ -100,6 +100,13 @@ def _lived(office: Office, clock: Clock) -> Iterator[tuple[str, str]]:
     yield "after_refusal", _sent(issuer, stopped, "succeeded")
     # A repeat of what was done is refused, and nothing was done after it.
     issuer.commit(stopped)
+    # A repeat while it is under way is refused, and then it comes home.
+    under_way = permitted(issuer.request("publish", {"name": "r-1"}, task="t1", actor="agent-7"))
+    claim = str(issuer.admit(under_way).more["claim"])
+    issuer.admit(under_way)
+    if issuer.report(under_way, claim, outcome="succeeded").code != "succeeded":
+        raise AssertionError(under_way)
+    yield "came_home", under_way
     refund(issuer, order="o-9", amount=TOO_MUCH)
     clock.ahead_ms += 11 * MINUTE_MS
     issuer.list()

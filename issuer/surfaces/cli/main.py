@@ -14,6 +14,7 @@ import click
 from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
 from issuer.surfaces.cli.audit_checkpoints import audit_checkpoint, audit_key
 from issuer.surfaces.cli.audit_questions import QUESTIONS
+from issuer.surfaces.cli.audit_proofs import audit_prove, audit_verifier, audit_verify
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
 from issuer.surfaces.cli.keys import keys_group
 from issuer.surfaces.cli.options import (
@@ -296,6 +297,9 @@ def clock_accept(settings: Settings) -> None:
 
 audit.add_command(audit_checkpoint)
 audit.add_command(audit_key)
+audit.add_command(audit_verify)
+audit.add_command(audit_verifier)
+audit.add_command(audit_prove)
 group.add_command(activate)
 group.add_command(revisions)
 group.add_command(approvals)

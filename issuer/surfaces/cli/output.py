@@ -58,7 +58,7 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
 _TOLD_ELSEWHERE: Final = {
     *("timeline", "stats", "blocked", "revisions", "changes", "too_late_count"),
     *("rows", "unknowns", "unused", "denied_then_done", "answers", "cursor", "more", "totals", "recorded"),
-    *("text", "not_recorded_yet", "population", "numbers", "note"),
+    *("text", "not_recorded_yet", "population", "numbers", "note", "verification"),
 }
 """What stands in lines for people, or in the sentence, already."""
 

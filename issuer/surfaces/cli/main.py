@@ -13,8 +13,8 @@ import click
 
 from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
 from issuer.surfaces.cli.audit_checkpoints import audit_checkpoint, audit_key
-from issuer.surfaces.cli.audit_questions import QUESTIONS
 from issuer.surfaces.cli.audit_proofs import audit_prove, audit_verifier, audit_verify
+from issuer.surfaces.cli.audit_questions import QUESTIONS
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
 from issuer.surfaces.cli.keys import keys_group
 from issuer.surfaces.cli.options import (

@@ -14,6 +14,7 @@ import click
 from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
 from issuer.surfaces.cli.audit_checkpoints import audit_checkpoint, audit_key
 from issuer.surfaces.cli.audit_proofs import audit_prove, audit_verifier, audit_verify
+from issuer.surfaces.cli.audit_questions import QUESTIONS
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
 from issuer.surfaces.cli.keys import keys_group
 from issuer.surfaces.cli.options import (
@@ -213,19 +214,8 @@ def audit(settings: Settings) -> None:
     del settings
 
 
-@audit.command("timeline")
-@click.argument("effect")
-@common
-def audit_timeline(settings: Settings, effect: str) -> None:
-    """Show the whole story of EFFECT, span by span."""
-    run_with_issuer(settings, lambda issuer: issuer.timeline(effect), reading=True)
-
-
-@audit.command("changes")
-@common
-def audit_changes(settings: Settings) -> None:
-    """Show every change of authority: revisions, tasks, stops, credentials, keys, sinks, restores."""
-    run_with_issuer(settings, lambda issuer: issuer.audit_changes(), reading=True)
+for _question in QUESTIONS:
+    audit.add_command(_question)
 
 
 @group.group()

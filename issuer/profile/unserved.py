@@ -35,11 +35,6 @@ UNSERVED: Final = (
         used_by=lambda profile: iter(("",) if profile.mode == "strict" else ()),
     ),
     Unserved(
-        pattern="audit.sink.*",
-        sentence="A sink of type otlp receives nothing yet; only jsonl does.",
-        used_by=lambda profile: (name for name, sink in profile.audit.sinks.items() if sink.type == "otlp"),
-    ),
-    Unserved(
         pattern="audit.checkpoint",
         sentence="Checkpoints are not copied anywhere by themselves yet.",
         used_by=lambda profile: iter(("",) if profile.audit.checkpoint is not None else ()),

@@ -10,7 +10,7 @@ import itertools
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -27,7 +27,7 @@ Key = tuple[str, int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Lie:
-    """What happens to one request: the raw bytes of the answer, whether it is stored, and how the connection goes on."""
+    """What happens to one request: the raw bytes of the answer, whether it is stored, and how it ends."""
 
     raw: bytes = b""
     stores: bool = False
@@ -216,7 +216,7 @@ def partial(rejected: int = 0, message: str = "") -> bytes:
     answer.partial_success.SetInParent()
     answer.partial_success.rejected_spans = rejected
     answer.partial_success.error_message = message
-    return answer.SerializeToString()
+    return bytes(answer.SerializeToString())
 
 
 def accepted() -> bytes:
@@ -296,5 +296,3 @@ HANGING: Final[Mapping[str, tuple[Lie, str]]] = {
     "continues without an end": (Lie(raw=b"HTTP/1.1 100 Continue\r\n\r\n" * 3, hangs=True), "no_answer"),
 }
 """Likewise, of what takes until the deadline."""
-
-Made = Callable[[], Collector]

@@ -172,6 +172,8 @@ def _connected(endpoint: Endpoint, deadline: float) -> socket.socket:
             connection.close()
             continue
         return _secured(connection, endpoint, deadline)
+    if time.monotonic() >= deadline:
+        raise NotAnswered("no_answer", "No whole answer came within the deadline.")
     raise NotAnswered("connect_failed", "The sink cannot be connected to.")
 
 

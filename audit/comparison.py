@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 
 from ledger.model import LedgerId
 from ledger.port import SpanColumns
+from ledger.questions import FOUND_BY, POLICY_IDS
 
 __all__ = ["Forms", "span_holds", "span_says"]
 
@@ -40,26 +41,38 @@ _WHOLE: Final = "(?:0|-?[1-9][0-9]{0,15}+)"
 _SPELLINGS: Final = {str: _TEXT, int: _WHOLE, bool: "(?:true|false)", type(None): "null"}
 _SCALAR: Final = f"(?:{'|'.join(_SPELLINGS.values())})"
 
+_TEXT_SAID: Final = '"([^"]*+)"'
+_POLICIES: Final = ("attributes", POLICY_IDS)
 _COMPARED: Final = {
-    ("attributes", "permit.effect.id"): '"([^"]*+)"',
+    ("attributes", "permit.actor"): _TEXT_SAID,
+    ("attributes", "permit.effect.id"): _TEXT_SAID,
     ("attributes", "permit.epoch"): f"({_WHOLE})",
     ("attributes", "permit.lane"): f"({_WHOLE})",
-    ("attributes", "permit.ledger.id"): '"([^"]*+)"',
+    ("attributes", "permit.ledger.id"): _TEXT_SAID,
+    ("attributes", "permit.operation"): _TEXT_SAID,
+    _POLICIES: '\\[("[^"]*+"(?:,"[^"]*+")*+)\\]',
+    ("attributes", "permit.resource.id"): _TEXT_SAID,
     ("attributes", "permit.sequence"): f"({_WHOLE})",
-    ("attributes", "permit.state.to"): '"([^"]*+)"',
-    ("attributes", "permit.story"): '"([^"]*+)"',
-    ("attributes", "permit.transition"): '"([^"]*+)"',
-    ("name",): '"([^"]*+)"',
-    ("span",): '"([^"]*+)"',
-    ("start",): '"([^"]*+)"',
-    ("trace",): '"([^"]*+)"',
+    ("attributes", "permit.signer"): _TEXT_SAID,
+    ("attributes", "permit.state.to"): _TEXT_SAID,
+    ("attributes", "permit.story"): _TEXT_SAID,
+    ("attributes", "permit.subject"): _TEXT_SAID,
+    ("attributes", "permit.task.id"): _TEXT_SAID,
+    ("attributes", "permit.transition"): _TEXT_SAID,
+    ("name",): _TEXT_SAID,
+    ("span",): _TEXT_SAID,
+    ("start",): _TEXT_SAID,
+    ("trace",): _TEXT_SAID,
 }
 """What is compared, with its pattern, in the order in which a canonical body holds it."""
 
-Kind = tuple[str, bool, bool]
-"""The name of a span, and whether it is about no effect and tells no new state."""
+Kind = tuple[str, tuple[bool, ...]]
+"""The name of a span, and which of its columns say something: each stands for one group of a pattern."""
 
-Said = tuple[str | None, ...]
+_OPTIONAL: Final = SpanColumns._fields.index("effect_id")
+"""From here on stand the columns that a span may say nothing in, and its policies."""
+
+Said = tuple[str, ...]
 """What columns say, in the order and spelling of a body."""
 
 
@@ -99,7 +112,7 @@ class Forms:
 
 def _kind(row: SpanColumns) -> Kind:
     """Return what tells which values of a body are compared, and most forms from each other."""
-    return row.name, row.effect_id is None, row.state_to is None
+    return row.name, tuple([value is None or value == () for value in row[_OPTIONAL:]])
 
 
 def _form(value: object, path: tuple[str, ...]) -> str:
@@ -113,6 +126,8 @@ def _form(value: object, path: tuple[str, ...]) -> str:
         )
         return f"\\{{{','.join(members)}\\}}"
     if type(value) is list:
+        if path == _POLICIES:
+            return _COMPARED[path] if value else "\\[\\]"
         if all(type(member) in _SPELLINGS for member in value):
             return f"\\[(?:{_SCALAR}(?:,{_SCALAR})*+)?+\\]"
         return f"\\[{','.join(_form(member, (*path, '')) for member in value)}\\]"
@@ -125,23 +140,22 @@ _FORMS: Final = Forms()
 
 
 def span_holds(ledger_id: LedgerId, row: SpanColumns, forms: Forms = _FORMS) -> bool:
-    """Say whether a span's body is canonical and names its row's position, ids, name, story, effect and new state.
+    """Say whether a span's body is canonical and says what its row does: position, ids, and all it is found by.
 
     Raises:
         ValueError, TypeError, KeyError, AttributeError, RecursionError: the body is no span at all.
     """
-    epoch, lane, sequence, span_id, trace_id, name, story, at_ms, body, _leaf, effect_id, state_to = row
-    text = body.decode()
-    start, called = str(at_ms * NS_PER_MS), f"permit.{name}"
-    is_plain = len(body.translate(None, _ESCAPED)) == len(body)
+    text = row.body.decode()
+    start, called = str(row.at_ms * NS_PER_MS), f"permit.{row.name}"
+    is_plain = len(row.body.translate(None, _ESCAPED)) == len(row.body)
     if is_plain:
-        said: Said = (
-            *(effect_id, str(epoch), str(lane), ledger_id, str(sequence), state_to),
-            *(story, name, called, span_id, start, trace_id),
+        policies = '"' + '","'.join(row.policies) + '"' if row.policies else None
+        said = (
+            *(row.actor, row.effect_id, str(row.epoch), str(row.lane), ledger_id, row.operation, policies),
+            *(row.resource, str(row.sequence), row.signer, row.state_to, row.story, row.subject, row.task_id),
+            *(row.name, called, row.span_id, start, row.trace_id),
         )
-        if effect_id is None or state_to is None:
-            said = tuple(value for value in said if value is not None)
-        if forms.fits(text, row, said):
+        if forms.fits(text, row, tuple([value for value in said if value is not None])):
             return True
     document: dict[str, Any] = _DECODER.decode(text)
     # Astral keys would sort otherwise in RFC 8785; no span has them, and such a body is refused with the rest.
@@ -157,16 +171,27 @@ def span_holds(ledger_id: LedgerId, row: SpanColumns, forms: Forms = _FORMS) -> 
         *(held[f"permit.{part}"] for part in ("ledger.id", "epoch", "lane", "sequence", "story")),
         held.get("permit.effect.id"),
         held.get("permit.state.to"),
+        *map(held.get, FOUND_BY.values()),
+        _policies(held),
     )
     stored = (
-        *(span_id, trace_id, start, called, name),
-        *(ledger_id, epoch, lane, sequence, story, effect_id, state_to),
+        *(row.span_id, row.trace_id, start, called, row.name),
+        *(ledger_id, row.epoch, row.lane, row.sequence, row.story),
+        *row[_OPTIONAL:],
     )
     if found != stored:
         return False
     if is_plain:
         forms.learn(document, row)
     return True
+
+
+def _policies(held: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the policies that a body names, as a row has them: sorted, and each once."""
+    named = held.get(POLICY_IDS, [])
+    if type(named) is not list or not all(type(policy) is str for policy in named):
+        raise ValueError("the policies of a span are a list of text")
+    return tuple(sorted(set(named)))
 
 
 def span_says(body: bytes) -> Mapping[str, Any]:

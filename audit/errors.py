@@ -8,7 +8,15 @@ Next: `audit.delivery`, which turns the first two into the third.
 
 from ledger.errors import Fault
 
-__all__ = ["AuditUnavailable", "NoRequiredSink", "SinkAhead", "SinkUnavailable"]
+__all__ = [
+    "AuditUnavailable",
+    "NoRequiredSink",
+    "NotProven",
+    "NoteRefused",
+    "SinkAhead",
+    "SinkUnavailable",
+    "TrailUnreadable",
+]
 
 
 class _OfSink(Fault):
@@ -38,5 +46,23 @@ class AuditUnavailable(_OfSink):
 
 class NoRequiredSink(Fault):
     """The owner named no required sink; with none, every promise about dispatch would hold emptily."""
+
+    blame = "caller"
+
+
+class NotProven(Fault):
+    """A proof does not prove what it should (AUD-04)."""
+
+    blame = "world"
+
+
+class NoteRefused(Fault):
+    """A note, a checkpoint or a key is not in its one form, or not signed by the key that it should be (AUD-04)."""
+
+    blame = "world"
+
+
+class TrailUnreadable(Fault):
+    """What was given to verify is no file of spans, no proof, or cannot be read at all."""
 
     blame = "caller"

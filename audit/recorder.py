@@ -291,7 +291,7 @@ class OtelRecorder:
             ) from None
         if len(body) > BODY_BYTES_MAX:
             raise SpanNotRecorded("too_large", f"The span is larger than {BODY_BYTES_MAX} bytes.")
-        return RecordedSpan(span_id=span_id, trace_id=asked.trace_id, body=body)
+        return RecordedSpan(span_id=span_id, trace_id=asked.trace_id, body=body, attributes=asked.attributes)
 
     def _document(self, asked: _Asked, span_id: str) -> dict[str, object]:
         """Return the versioned body of a span, which is what is stored, hashed and shipped."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from audit import AuditUnavailable
+from issuer.checkpoints.errors import CheckpointRefused, CheckpointUnavailable
 from issuer.clock import instant_text
 from issuer.credentials import CredentialForeign
 from issuer.house import House
@@ -38,6 +39,8 @@ _FAULT_CODES: Final[Mapping[type[Fault], str]] = {
     LedgerCorrupt: str(RefusalCode.LEDGER_UNAVAILABLE),
     SpanNotRecorded: str(RefusalCode.AUDIT_UNAVAILABLE),
     AuditUnavailable: str(RefusalCode.AUDIT_UNAVAILABLE),
+    CheckpointRefused: str(RefusalCode.CHECKPOINT_REFUSED),
+    CheckpointUnavailable: str(RefusalCode.AUDIT_UNAVAILABLE),
     CommitUncertain: str(RefusalCode.OUTCOME_UNKNOWN),
     KeysUnavailable: str(RefusalCode.KEYS_UNAVAILABLE),
     KeyUnusable: str(RefusalCode.KEYS_UNAVAILABLE),

@@ -13,6 +13,7 @@ from typing import Self
 from audit import Sink
 from issuer import commands
 from issuer.activation import activate_first
+from issuer.api_checkpoints import CheckpointCommands
 from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.commands.task_scope import ScopeAsk
@@ -21,7 +22,6 @@ from issuer.desk import Desk
 from issuer.drafts import differing_files
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
-from issuer.handle import Handle
 from issuer.operations.admitted_code import Factory
 from issuer.places import Places
 from issuer.terms import CurrentTerms
@@ -32,7 +32,7 @@ from ledger.port import SpanRecorder
 from ledger.timekeeping import Uptime
 
 
-class Issuer(Handle):
+class Issuer(CheckpointCommands):
     """One open issuer, its commands as methods."""
 
     @classmethod

@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from issuer import answering
 from issuer.caller import Caller, local_caller
+from issuer.checkpoints.keeper import Keeper
 from issuer.closing import let_go
 from issuer.errors import SetupError
 from issuer.flow.signed_act import act_statement, signing_of, with_signature
@@ -43,6 +44,7 @@ class Handle:
         token: str | None = None,
         text: SignedText | None = None,
         stated_by: str | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         """Use `Issuer.open`; `current` gives the house under the revision in force, `trouble` why it is not that.
 
@@ -56,6 +58,7 @@ class Handle:
         self._token = token
         self._text = text
         self._stated_by = stated_by
+        self._keeper = keeper or Keeper()
 
     def _beside(
         self, *, token: str | None = None, text: SignedText | None = None, stated_by: str | None = None
@@ -68,6 +71,7 @@ class Handle:
             token=token,
             text=text,
             stated_by=stated_by,
+            keeper=self._keeper,
         )
 
     def as_caller(self, *, token: str) -> Self:
@@ -124,9 +128,11 @@ class Handle:
         for _turn in range(TURNS_MAX):
             visit = self._visit(command, **arguments)
             try:
-                return run(visit)
+                answer = run(visit)
             except RevisionMoved:  # nothing was written, and nothing was sent
                 continue
+            self._keeper.after(visit.house)
+            return answer
         say = "The owner's files are being changed too quickly to decide anything; try again."
         moved = LedgerUnavailable("revision_moved", say)
         return answering.faulted(self._house, self._trouble() or moved)
@@ -147,10 +153,11 @@ class Handle:
         return tuple(self._house.profile.classes)
 
     def close(self) -> None:
-        """Let go of everything, within `issuer.closing.CLOSE_BUDGET_S` seconds (INV-03).
+        """Let go of everything, within `CLOSE_BUDGET_S` of `issuer.closing`, and `CLOSE_S` of its checkpoints (INV-03).
 
         Admissions of this process that are still open become `unknown` for others.
         """
+        self._keeper.end()
         let_go(self._house)
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ Next: `issuer.api` reads the terms again and runs the command once more.
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from ledger.authority import ACTIVE_REVISION, RulingKind
@@ -49,17 +49,25 @@ def in_force(view: View) -> str | None:
     return None if ruling is None else ruling.value
 
 
+@dataclass(slots=True)
+class Reached:
+    """How far this process wrote in a ledger: the sequence of its last span, or 0 where it wrote none."""
+
+    sequence: int = 0
+
+
 class RevisedLedger:
     """A ledger whose decisions are made under one revision, and refused where it is not the one in force."""
 
-    def __init__(self, ledger: Ledger, revision: str | None) -> None:
+    def __init__(self, ledger: Ledger, revision: str | None, reached: Reached | None = None) -> None:
         """Decide under `revision`; None is the state before any was ever activated, and then nothing is decided."""
         self.beneath = ledger
         self._revision = revision
+        self.reached = reached or Reached()
 
     def under(self, revision: str | None) -> "RevisedLedger":
         """Return the same ledger under another revision."""
-        return RevisedLedger(self.beneath, revision)
+        return RevisedLedger(self.beneath, revision, self.reached)
 
     @property
     def ledger_id(self) -> LedgerId:
@@ -103,7 +111,7 @@ class RevisedLedger:
                 raise RevisionMoved
             return _told(verdict, active)
 
-        return self.beneath.transact(under_lock, accept_clock=accept_clock)
+        return self._written(self.beneath.transact(under_lock, accept_clock=accept_clock))
 
     def record(self, decide: Decide[T]) -> Committed[T]:
         """Run one transaction that records what has happened, whichever revision is in force (REP-05, AUD-02).
@@ -118,7 +126,12 @@ class RevisedLedger:
                 return _told(verdict, in_force(view)) if verdict.steps else verdict
             return verdict
 
-        return self.beneath.transact(under_lock)
+        return self._written(self.beneath.transact(under_lock))
+
+    def _written(self, committed: Committed[T]) -> Committed[T]:
+        # Where nothing was written it is what somebody else reached; a checkpoint may then be asked for early.
+        self.reached.sequence = max(self.reached.sequence, committed.sequence)
+        return committed
 
     def read(self, look: Callable[[View], T]) -> T:
         """Let `look` read one consistent snapshot, as `ledger.port.Ledger.read`."""
@@ -153,4 +166,4 @@ def told_steps(steps: tuple[Step, ...], active: str | None) -> list[Step]:
     return told
 
 
-__all__ = ["FACTS", "REVISION", "RevisedLedger", "RevisionMoved", "in_force", "told_steps"]
+__all__ = ["FACTS", "REVISION", "Reached", "RevisedLedger", "RevisionMoved", "in_force", "told_steps"]

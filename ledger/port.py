@@ -37,9 +37,12 @@ from ledger.model import (
     Tombstone,
     Unit,
 )
+from ledger.questions import Questions
+from ledger.questions import SpanFilter as SpanFilter  # noqa: PLC0414 - whoever asks takes both from here
 from ledger.refusals import Refusal
 from ledger.states import EffectState
 from ledger.transitions import Position, RecordedSpan, SpanRow, Transition, TransitionName
+from ledger.tree import Frontier
 
 T = TypeVar("T")
 
@@ -63,11 +66,19 @@ class SpanRecorder(Protocol):
         ...
 
 
-class View(Protocol):
+class View(Questions, Protocol):
     """What a decision may read, as it stands under the lock (or at one instant, outside a transaction)."""
 
     def head(self) -> Position:
         """Return the position of the last span."""
+        ...
+
+    def frontier(self) -> Frontier:
+        """Return the frontier of the tree over every span, as the head says it; under the lock it is proven (LED-06).
+
+        Raises:
+            LedgerCorrupt: there is no head, or what it holds is no frontier.
+        """
         ...
 
     def last_entry_ms(self) -> InstantMs:
@@ -416,7 +427,10 @@ class SealedPermit(NamedTuple):
 
 
 class SpanColumns(NamedTuple):
-    """A span as its row says it, for holding the body against the columns beside it; a check makes one per span."""
+    """A span as its row says it, for holding the body against the columns beside it; a check makes one per span.
+
+    `policies` are the rows that name it in `span_policies`, sorted.
+    """
 
     epoch: int
     lane: int
@@ -430,3 +444,10 @@ class SpanColumns(NamedTuple):
     leaf: bytes
     effect_id: str | None
     state_to: str | None
+    actor: str | None = None
+    subject: str | None = None
+    task_id: str | None = None
+    operation: str | None = None
+    resource: str | None = None
+    signer: str | None = None
+    policies: tuple[str, ...] = ()

@@ -25,6 +25,7 @@ class RefusalCode(StrEnum):
     AUDIT_UNAVAILABLE = "audit_unavailable"
     KEYS_UNAVAILABLE = "keys_unavailable"
     CLOCK_UNTRUSTED = "clock_untrusted"
+    CHECKPOINT_REFUSED = "checkpoint_refused"
     UNAUTHENTICATED = "unauthenticated"
     NOT_FOUND = "not_found"
     UNKNOWN_REFERENCE = "unknown_reference"
@@ -74,6 +75,7 @@ RETRYABLE: Final = MappingProxyType(
         RefusalCode.AUDIT_UNAVAILABLE: True,
         RefusalCode.KEYS_UNAVAILABLE: True,
         RefusalCode.CLOCK_UNTRUSTED: False,
+        RefusalCode.CHECKPOINT_REFUSED: False,
         RefusalCode.UNAUTHENTICATED: False,
         RefusalCode.NOT_FOUND: False,
         RefusalCode.UNKNOWN_REFERENCE: False,

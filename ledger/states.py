@@ -74,6 +74,9 @@ UNRESOLVED: Final = frozenset({EffectState.ADMITTED, EffectState.UNKNOWN})
 UNUSED: Final = _ENDS_BEFORE_ADMISSION | {EffectState.DENIED, EffectState.DECLINED}
 """Over without an admission: nothing was sent, nothing is held, and no service ever heard of it (LED-02)."""
 
+PERMIT_UNUSED: Final = _ENDS_BEFORE_ADMISSION | {EffectState.PERMITTED}
+"""Where an effect stands whose permit, if it ever had one, was not used (AUD-06)."""
+
 SETTLED: Final = _OUTCOMES
 """Over after an admission, with a known outcome."""
 

@@ -113,11 +113,15 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSpan:
-    """A span as the recorder made it: ids in lower-case hex (16 and 32 digits) and its canonical bytes."""
+    """A span as the recorder made it: ids in lower-case hex (16 and 32 digits) and its canonical bytes.
+
+    `attributes` are those in the body, as they were kept: the ledger finds the span by some of them (AUD-06).
+    """
 
     span_id: str
     trace_id: str
     body: bytes
+    attributes: Mapping[str, AttributeValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,10 +67,10 @@ class GrowingTree:
 
     __slots__ = ("_peaks", "size")
 
-    def __init__(self) -> None:
-        """Have no leaf yet."""
-        self.size = 0
-        self._peaks: list[bytes] = []
+    def __init__(self, begin: Frontier | None = None) -> None:
+        """Have no leaf yet, or those of a frontier."""
+        self.size = 0 if begin is None else begin.size
+        self._peaks: list[bytes] = [] if begin is None else list(begin.peaks)
 
     def add(self, leaf: bytes) -> None:
         """Append one leaf hash (RFC 9162 section 2.1.1)."""

@@ -15,7 +15,7 @@ from typing import Final
 from audit.sinks.lines import Tail
 from ledger.transitions import TransitionName
 
-__all__ = ["EPOCH_BEGINS", "LEFT", "Left", "left_at", "left_text"]
+__all__ = ["EPOCH_BEGINS", "LEFT", "Left", "left_anywhere", "left_at", "left_text"]
 
 LEFT: Final = "permit.sinks.left"
 """The attribute that names them."""
@@ -49,15 +49,24 @@ def left_text(left: Left) -> str:
 
 def left_at(body: bytes, name: str) -> Tail | None:
     """Return where the first span of an epoch says that the sink `name` stood; None where it says nothing of it."""
+    found = [tail for sink, tail in left_anywhere(body) if sink == name]
+    return found[0] if len(found) == 1 else None
+
+
+def left_anywhere(body: bytes) -> Sequence[tuple[str, Tail]]:
+    """Return each sink that the first span of an epoch names, and where it stood; nothing where it is no such span."""
     try:
         attributes = json.loads(body)["attributes"]
         texts: Sequence[str] = attributes.get(LEFT, ())
-        found = [match for text in texts if (match := _TEXT.match(text)) and match["name"] == name]
+        found = [match for text in texts if (match := _TEXT.match(text))]
     except (ValueError, TypeError, KeyError, AttributeError):
-        return None
-    if attributes.get("permit.transition") != EPOCH_BEGINS or len(found) != 1:
-        return None
-    said = found[0]
+        return ()
+    if attributes.get("permit.transition") != EPOCH_BEGINS:
+        return ()
+    return [(said["name"], _tail(said)) for said in found]
+
+
+def _tail(said: re.Match[str]) -> Tail:
     return Tail(
         epoch=int(said["epoch"]), lane=0, sequence=int(said["sequence"]), leaf=bytes.fromhex(said["leaf"])
     )

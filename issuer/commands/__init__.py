@@ -8,6 +8,8 @@ __all__ = [
     "approvals",
     "approve",
     "audit_changes",
+    "audit_checkpoint",
+    "audit_key",
     "clock_accept",
     "commit",
     "decline",
@@ -59,6 +61,7 @@ __all__ = [
 from issuer.commands.approvals import approvals, approve, decline, statement, wait, withdraw
 from issuer.commands.asking import request, request_held
 from issuer.commands.backup import ledger_backup, ledger_restore
+from issuer.commands.checkpoints import audit_checkpoint, audit_key
 from issuer.commands.clock import clock_accept
 from issuer.commands.collecting import ledger_collect
 from issuer.commands.content import show_content

@@ -7,7 +7,8 @@ before is refused at the edge, before the ring changes, and again in the transac
   retire  1. the key opens no permit   2. its span
   revoke  1. a new active key, and the key opens no permit   2. the span of the new key   3. the credentials that it
           sealed, sealed anew   4. every row that it signed, signed anew, with its span, in one transaction after a full
-          check (ADR-0023)   5. what it signed proves nothing any more
+          check (ADR-0023); where checkpoints are signed, one with the new key, so that the signer goes on believing
+          its memory (ADR-0031)   5. what it signed proves nothing any more
 A revocation that stops before 5 says so in `keys list`; its permits are void from 1 on, and history stays readable.
 Key bytes never leave the ring: what is told of a key is its id, its state, and what it still opens.
 """
@@ -18,6 +19,8 @@ from typing import Final
 
 from audit.comparison import span_says
 from issuer import answering
+from issuer.checkpoints.notes import vkeys
+from issuer.checkpoints.signing import renew
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.credentials import CredentialMissingError, reseal_credentials
@@ -50,7 +53,7 @@ from ledger.transitions import Transition, TransitionName
 _KEY: Final = re.compile(r"[0-9a-f]{8}")
 
 _OPENS: Final = {
-    KeyState.ACTIVE: "seals, opens, proves",
+    KeyState.ACTIVE: "seals, opens, proves, signs checkpoints",
     KeyState.OPEN_ONLY: "opens, proves",
     KeyState.RETIRED: "proves",
     KeyState.REVOKING: "proves until its revocation ends: give `issuer keys revoke` for it again",
@@ -67,14 +70,15 @@ _BACKUPS: Final = (
 def keys_list(visit: Visit) -> Answer:
     """Show every key of the ring: id, state, since when, what it is good for, and the live permits that it sealed.
 
-    The answer's `keys` has `key`, `state`, `since` (None where it was never noted), `serves`, `permits`, and `counts`,
-    whether repetition is counted with it.
+    The answer's `keys` has `key`, `state`, `since` (None where it was never noted), `serves`, `permits`, `counts`
+    (whether repetition is counted with it), and `vkey`, what its checkpoints are verified with.
     """
 
     def run() -> Answer:
         ring = visit.house.ring
         ring.notice()
         permits = _live_permits(visit.house)
+        public = vkeys(ring, visit.house.ledger.ledger_id)
         rows: list[dict[str, object]] = []
         active = ring.active_key_id
         for key_id in sorted(ring.key_ids, key=lambda one: (one != active, one)):  # the one that seals first
@@ -87,6 +91,7 @@ def keys_list(visit: Visit) -> Answer:
                     "serves": _OPENS[state],
                     "permits": permits[key_id],
                     "counts": key_id == ring.repetition_key_id,
+                    "vkey": public[key_id],
                 }
             )
         return answering.about(visit.house, "found", more={"keys": rows})
@@ -168,6 +173,7 @@ def keys_revoke(visit: Visit, key: str) -> Answer:
         if not _is_on_record(house, key_id, TransitionName.KEY_REVOKED):
             house.resign(key_id, _transition(visit, TransitionName.KEY_REVOKED, key_id, permits))  # 4
         house.observe("key_resigned")
+        renew(house)
         end_revocation(house.places.keys, key_id, now_ms=house.now())  # 5
         house.ring.notice()
         more = {"key": key, "active": _hex(house.ring.active_key_id), "permits_void": permits}

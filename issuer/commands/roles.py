@@ -98,6 +98,8 @@ COMMANDS: Final[Mapping[str, Demand]] = MappingProxyType(
         "statement": Demand(functions=("statement",)),
         "revisions": _look("revisions"),
         "audit-changes": _look("audit_changes"),
+        "audit-checkpoint": _look("audit_checkpoint"),
+        "audit-key": _look("audit_key"),
         "keys-list": _look("keys_list"),
         "ledger-check": _look("ledger_check"),
         "ledger-stats": _look("ledger_stats"),

@@ -153,17 +153,24 @@ class Sink(Table):
 
 
 class Checkpoint(Table):
-    """`[audit] checkpoint`: signed checkpoints, with a copy elsewhere (AUD-04)."""
+    """`[audit] checkpoint`: signed checkpoints by themselves, with a copy elsewhere (AUD-04)."""
 
-    every_ms: Duration = Field(alias="every", description="Time between two checkpoints.")
-    copy_to: Text = Field(description="Folder, best on another machine, that keeps a copy.")
+    every_ms: Duration = Field(
+        alias="every", description="Time between two checkpoints while commands are given."
+    )
+    copy_to: Text | None = Field(
+        default=None, description="Folder, best on another machine, that keeps a copy of each."
+    )
 
 
 class Audit(Table):
     """`[audit]`: where spans go before anything is sent."""
 
     sinks: FrozenMap[Name, Sink] = Field(alias="sink", description="The sinks, by name.")
-    checkpoint: Checkpoint | None = Field(default=None, description="Signed checkpoints.")
+    checkpoint: Checkpoint | None = Field(
+        default=None,
+        description="When checkpoints are signed; without it on demand, and every 1,000 spans.",
+    )
 
 
 class LedgerBounds(Table):

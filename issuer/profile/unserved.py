@@ -35,11 +35,6 @@ UNSERVED: Final = (
         used_by=lambda profile: iter(("",) if profile.mode == "strict" else ()),
     ),
     Unserved(
-        pattern="audit.checkpoint",
-        sentence="Checkpoints are not copied anywhere by themselves yet.",
-        used_by=lambda profile: iter(("",) if profile.audit.checkpoint is not None else ()),
-    ),
-    Unserved(
         pattern="person.*.login",
         sentence="A person has no token; the login of a person is an account.",
         used_by=lambda profile: (name for name, one in profile.people.items() if one.login == "token"),

@@ -4,6 +4,7 @@ Random bytes, nonces, salts, ids and times come in as arguments. Nothing here re
 source, and nothing here decides whether a permit is alive, spent or allowed.
 """
 
+from issuer.sealing.checkpoint_key import checkpoint_public_key, is_signature_of, sign_checkpoint
 from issuer.sealing.commitment import CONTENT_KEY_PARTS, commit, content_key, verify
 from issuer.sealing.credential import (
     credential_key_id,
@@ -70,6 +71,7 @@ __all__ = [
     "StorageFault",
     "begin_revocation",
     "bind_key_ring",
+    "checkpoint_public_key",
     "commit",
     "content_key",
     "create_key_ring",
@@ -77,6 +79,7 @@ __all__ = [
     "credential_key_id",
     "end_revocation",
     "is_sealed_credential",
+    "is_signature_of",
     "may",
     "open_credential",
     "open_key_ring",
@@ -88,6 +91,7 @@ __all__ = [
     "seal_credential",
     "seal_key_id",
     "seal_permit",
+    "sign_checkpoint",
     "signer_of",
     "verify",
 ]

@@ -6,8 +6,9 @@ Rules:
 2. What a key may do is one table, by its state (SEC-03, PER-02): an `active` key seals, an `open_only` key still opens
    what it sealed. A `retired` key opens no permit; its MACs stay good, since history must stay verifiable. A `revoking`
    key opens no permit either, and its MACs are read once more, to be made anew. A `revoked` key proves nothing.
-3. Two purposes outlive a revocation: what protected content says is proven by its commitments (EFF-10), and repetition
-   is counted with one key for ever (POL-02; ADR-0023). Neither gives authority.
+3. Three purposes outlive a revocation: what protected content says is proven by its commitments (EFF-10), repetition
+   is counted with one key for ever (POL-02; ADR-0023), and the public half of a checkpoint key stays known, so that old
+   checkpoints can be verified (AUD-04; ADR-0031). None gives authority: only the active key signs.
 
 Next: `issuer.sealing.keys` holds several of them.
 """
@@ -47,6 +48,7 @@ class Purpose(StrEnum):
     CREDENTIALS = "credentials"
     CHALLENGES = "challenges"
     STATEMENTS = "statements"
+    CHECKPOINTS = "checkpoints"
 
 
 class KeyState(StrEnum):
@@ -82,7 +84,9 @@ _MAY: Final = MappingProxyType(
         KeyState.OPEN_ONLY: _EVERY,
         KeyState.RETIRED: _EVERY - {Purpose.SEAL},
         KeyState.REVOKING: _EVERY - {Purpose.SEAL},
-        KeyState.REVOKED: frozenset({Purpose.PROTECTED, Purpose.SALTS, Purpose.REPETITION}),
+        KeyState.REVOKED: frozenset(
+            {Purpose.PROTECTED, Purpose.SALTS, Purpose.REPETITION, Purpose.CHECKPOINTS}
+        ),
     }
 )
 

@@ -68,9 +68,9 @@ _EXPONENT_MIN: Final = 2**16
 """FIPS 186-5, section 5.1: odd and above 2**16. The upper bound keeps a check quick; all tools write 65537."""
 
 _ED25519_BYTES: Final = 32
-_ED25519_PRIME: Final = 2**255 - 19
+ED25519_PRIME: Final = 2**255 - 19
 _ORDER_EIGHT_Y: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
-_SMALL_ORDER_Y: Final = frozenset({0, 1, _ED25519_PRIME - 1, _ORDER_EIGHT_Y, _ED25519_PRIME - _ORDER_EIGHT_Y})
+SMALL_ORDER_Y: Final = frozenset({0, 1, ED25519_PRIME - 1, _ORDER_EIGHT_Y, ED25519_PRIME - _ORDER_EIGHT_Y})
 """The y of the eight points whose order divides 8 (RFC 8032, section 5.1: the cofactor is 8)."""
 
 PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey | rsa.RSAPublicKey
@@ -239,9 +239,9 @@ def _fingerprint(blob: bytes) -> str:
 def _ed25519(reader: WireReader) -> PublicKey:
     point = reader.string(_ED25519_BYTES)
     y = int.from_bytes(point, "little") & (2**255 - 1)
-    if len(point) != _ED25519_BYTES or y >= _ED25519_PRIME:
+    if len(point) != _ED25519_BYTES or y >= ED25519_PRIME:
         raise WireBroken
-    if y in _SMALL_ORDER_Y:
+    if y in SMALL_ORDER_Y:
         raise SshKeyRefused(SshKeyFault.WEAK)
     return ed25519.Ed25519PublicKey.from_public_bytes(point)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from issuer.places import Places
 from issuer.rooms import foreign_rooms
-from issuer.selfcheck import engines, machine, owner, revision, sinks, storage, telling
+from issuer.selfcheck import checkpoints, engines, machine, owner, revision, sinks, storage, telling
 from issuer.selfcheck.finding import Finding, Known, NotJudgedError
 
 Check = Callable[[Known], Iterable[Finding]]
@@ -42,6 +42,8 @@ _WITH_ROOMS: Final[tuple[tuple[str, Check], ...]] = (
     ("clock", storage.clock),
     ("sinks", sinks.sinks),
     ("anchor", sinks.anchor),
+    ("checkpoints", checkpoints.checkpoints),
+    ("checkpoint_copies", checkpoints.copies),
     ("admissions", storage.admissions),
     ("stops", storage.stops),
     ("notices", telling.notices),
@@ -63,6 +65,7 @@ _CODES: Final = MappingProxyType(
         "capacity": "ledger_full",
         "spans": "audit_unavailable",
         "sinks": "audit_unavailable",
+        "checkpoints": "checkpoint_refused",
         "clock": "clock_untrusted",
         "unserved": "unsupported",
     }
@@ -75,6 +78,7 @@ _PRECEDENCE: Final = (
     "keys_unavailable",
     "ledger_unavailable",
     "audit_unavailable",
+    "checkpoint_refused",
     "clock_untrusted",
     "ledger_full",
     "unsupported",

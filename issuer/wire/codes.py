@@ -163,6 +163,13 @@ _STATES: Final = (
     _row("retired_now", _E.DONE, 200, _N.STOP, "The key opens no permit any more."),
     _row("ended", _E.DONE, 200, _N.STOP, "The invocation is over; its outcome stays as it is."),
     _row("obligation_closed", _E.DONE, 200, _N.STOP, "What the permit obliged to is on record as done."),
+    _row(
+        "checkpointed",
+        _E.DONE,
+        201,
+        _N.STOP,
+        "The checkpoint is signed; keep a copy of it elsewhere than on this machine.",
+    ),
     _row("created", _E.DONE, 201, _N.STOP, "The issuer is ready."),
     _row("found", _E.DONE, 200, _N.STOP, "This is what is on record."),
     _row(
@@ -204,6 +211,13 @@ _NOES: Final = (
         503,
         _N.TELL_A_PERSON,
         "The clock cannot be trusted; nothing was sent.",
+    ),
+    _no(
+        _R.CHECKPOINT_REFUSED,
+        _E.REFUSED,
+        409,
+        _N.TELL_A_PERSON,
+        "The ledger does not go on from a checkpoint that was signed; nothing was signed.",
     ),
     _no(
         _R.UNAUTHENTICATED,

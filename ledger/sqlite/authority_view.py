@@ -31,7 +31,7 @@ from ledger.sqlite.tables import names
 from ledger.transitions import SpanRow, TransitionName
 
 _CHANGES: Final = f"name IN ({names(CHANGES_OF_AUTHORITY)})"
-"""The condition of the partial indexes, word for word: SQLite uses one only where a query says the same."""
+"""The condition of the partial index, word for word: SQLite uses it only where a query says the same."""
 
 _SPAN: Final = f"SELECT {rows.SPAN_COLUMNS} FROM spans"
 _RULING: Final = f"SELECT {RULING_COLUMNS}, sequence, mac FROM rulings"
@@ -45,7 +45,8 @@ class AuthorityReading(InvocationReading):
     """What a decision may read of rulings, waits, approvals and changes of authority."""
 
     _by_changes = "INDEXED BY spans_changes"
-    _by_changes_named = "INDEXED BY spans_changes_named"
+    _by_name = "INDEXED BY spans_name"
+    _by_story = "INDEXED BY spans_story"
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class AuthorityReading(InvocationReading):
         found = self._all(
             f"SELECT {APPROVAL_COLUMNS}, mac FROM approvals WHERE effect_id = ? ORDER BY sequence", effect_id
         )
-        told = "SELECT count(*) FROM spans WHERE story = ? AND name = ?"
+        told = f"SELECT count(*) FROM spans {self._by_story} WHERE story = ? AND name = ?"
         if self._one(told, effect_id, str(TransitionName.EFFECT_APPROVED)) != (len(found),):
             raise LedgerCorrupt(
                 "approval_missing", "The approvals of an effect are not those that its trail tells."
@@ -122,8 +123,11 @@ class AuthorityReading(InvocationReading):
 
     def was_revoked_late(self, effect_id: EffectId) -> bool:
         """Say whether a revocation came after the admission of an effect."""
-        sql = "SELECT 1 FROM spans WHERE story = ? AND name = ? LIMIT 1"
-        return self._one(sql, effect_id, str(TransitionName.EFFECT_REVOKED_LATE)) is not None
+        return self._in_trail(effect_id, TransitionName.EFFECT_REVOKED_LATE)
+
+    def _in_trail(self, story: str, name: TransitionName) -> bool:
+        sql = f"SELECT 1 FROM spans {self._by_story} WHERE story = ? AND name = ? LIMIT 1"
+        return self._one(sql, story, str(name)) is not None
 
     def changes(self, after: int, *, limit: int, name: TransitionName | None = None) -> Sequence[SpanRow]:
         """Return at most `limit` changes of authority with a larger sequence, in order; with `name` those of one kind.
@@ -146,12 +150,12 @@ class AuthorityReading(InvocationReading):
 
     def _changes_named(self, name: TransitionName, place: str, at: int, limit: int) -> Sequence[SpanRow]:
         if name not in CHANGES_OF_AUTHORITY:
-            raise Broken("only changes of authority are indexed by their name")
-        sql = f"{_SPAN} {self._by_changes_named} WHERE {_CHANGES} AND name = ? AND {place} LIMIT ?"
+            raise Broken("this name is no change of authority")
+        sql = f"{_SPAN} {self._by_name} WHERE name = ? AND {place} LIMIT ?"
         return [rows.span_from(self._ledger_id, row) for row in self._all(sql, str(name), at, limit)]
 
     def epoch_after(self, epoch: int) -> SpanRow | None:
         """Return the first span of the first epoch later than `epoch` (LED-08): a ledger is restored a few times."""
-        sql = f"{_SPAN} {self._by_changes_named} WHERE {_CHANGES} AND name = ? AND epoch > ? ORDER BY sequence LIMIT 1"
+        sql = f"{_SPAN} {self._by_name} WHERE name = ? AND epoch > ? ORDER BY sequence LIMIT 1"
         row = self._one(sql, str(TransitionName.LEDGER_RESTORED), epoch)
         return None if row is None else rows.span_from(self._ledger_id, row)

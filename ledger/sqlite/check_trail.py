@@ -44,16 +44,17 @@ _ADMITS: Final = TransitionName.EFFECT_ADMITTED.value
 _REPLAYS: Final = TransitionName.EFFECT_REPLAYED.value
 _RESTORES: Final = TransitionName.LEDGER_RESTORED.value
 _ACCEPTS_CLOCK: Final = TransitionName.CLOCK_ACCEPTED.value
-_COLUMNS: Final = ", ".join(SpanColumns._fields)
+_COLUMNS: Final = ", ".join(SpanColumns._fields[:-1])
 
 
 def check_trail(ground: Ground) -> int:
     """Recompute the trail; return how many spans it has."""
     tree = GrowingTree()
     last = _Last()
+    policies = _Policies(ground)
     cursor = ground.raw.execute(f"SELECT {_COLUMNS} FROM spans ORDER BY sequence")
     while batch := cursor.fetchmany(BATCH):
-        spans = [SpanColumns._make(row) for row in batch]
+        spans = [SpanColumns._make((*row, policies.of(row[2]))) for row in batch]
         # The tree is over what the bodies hash to: a changed leaf column is a finding of its own.
         leaves = [leaf_hash(row.body) for row in spans]
         for row, leaf in zip(spans, leaves, strict=True):
@@ -66,8 +67,42 @@ def check_trail(ground: Ground) -> int:
             _follow(ground, row)
         for leaf in leaves:
             tree.add(leaf)
+    policies.end()
     _check_head(ground, tree.frontier(), last)
     return tree.size
+
+
+class _Policies:
+    """The rows of `span_policies` beside the spans that they name, one pass over both (AUD-06)."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        # SQLite sorts what fits no memory in a file of its own; row by row, each would be a search.
+        self._rows = iter(
+            ground.raw.execute("SELECT sequence, policy FROM span_policies ORDER BY sequence, policy")
+        )
+        self._next: tuple[int, str] | None = next(self._rows, None)
+
+    def of(self, sequence: int) -> tuple[str, ...]:
+        """Return the policies of the next span, sorted; rows of spans that are not there are findings."""
+        found: list[str] = []
+        while self._next is not None and self._next[0] <= sequence:
+            if self._next[0] == sequence:
+                found.append(self._next[1])
+            else:
+                self._stray(self._next)
+            self._next = next(self._rows, None)
+        return tuple(found)
+
+    def end(self) -> None:
+        """Find the rows after the last span."""
+        while self._next is not None:
+            self._stray(self._next)
+            self._next = next(self._rows, None)
+
+    def _stray(self, row: tuple[int, str]) -> None:
+        says = "The row names a policy of a span that is not there."
+        self._ground.find("span_differs", ("span_policies", row[0]), says)
 
 
 class _Last:
@@ -82,7 +117,7 @@ class _Last:
 
 
 def _check_row(ground: Ground, row: SpanColumns, hashed: bytes, last: _Last) -> None:
-    epoch, lane, sequence, _span_id, _trace_id, name, _story, at_ms, _body, leaf, _effect_id, _state_to = row
+    epoch, lane, sequence, _span_id, _trace_id, name, _story, at_ms, _body, leaf = row[:10]
     if sequence != last.sequence + 1:
         ground.find("span_gap", ("spans", sequence), "The span before this one is missing.")
     if lane != 0 or epoch < last.epoch:
@@ -112,7 +147,7 @@ def _holds(ground: Ground, row: SpanColumns) -> bool:
 
 def _follow(ground: Ground, row: SpanColumns) -> None:
     """Keep what the span tells of an effect, a task or a sink; an admission is named as one and as nothing else."""
-    _epoch, _lane, sequence, span_id, _trace, name, story, at_ms, body, _leaf, effect_id, state_to = row
+    _epoch, _lane, sequence, span_id, _trace, name, story, at_ms, body, _leaf, effect_id, state_to = row[:12]
     tell = _TOLD.get(name)
     if tell is not None:
         tell(ground.trail, row, ground.said(body) if name in _READ else NOTHING_SAID)

@@ -12,11 +12,13 @@ from typing import Any
 from ledger.authority import Approval, Ruling, RulingKind
 from ledger.invocations import Invocation
 from ledger.model import BudgetLine, EffectId, InstantMs, LedgerId, PathNode, Task, TaskId, Unit
+from ledger.questions import SpanFilter
 from ledger.sqlite import rows
 from ledger.sqlite.authority_rows import APPROVAL_COLUMNS, RULING_COLUMNS, approval_from, ruling_from
 from ledger.sqlite.invocation_rows import invocation_from
+from ledger.sqlite.span_view import parts_of
 from ledger.sqlite.view import SqliteView
-from ledger.transitions import Position
+from ledger.transitions import Position, SpanRow
 
 
 class _Unproven:
@@ -38,7 +40,10 @@ class DamagedView(SqliteView):
 
     # The rows count, and not what an index says of them: it may be what is damaged, or not be there.
     _by_changes = "NOT INDEXED"
-    _by_changes_named = "NOT INDEXED"
+    _by_name = "NOT INDEXED"
+    _by_story = "NOT INDEXED"
+    _by_unused = "NOT INDEXED"
+    _by_collected = "NOT INDEXED"
 
     def __init__(self, raw: Any, *, ledger_id: LedgerId) -> None:  # noqa: ANN401 - untyped driver
         """Read over `raw`, whose transaction belongs to the caller."""
@@ -60,6 +65,44 @@ class DamagedView(SqliteView):
 
     def _invocation(self, row: rows.Row | None) -> Invocation | None:
         return None if row is None else invocation_from(row)
+
+    def find_spans(
+        self,
+        wanted: SpanFilter,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int,
+        newest_first: bool = False,
+    ) -> Sequence[SpanRow]:
+        """Return what is wanted, row by row: neither an index nor the order of time is to be relied on."""
+        where, values = ["sequence > ?"], list[object]([after])
+        for condition, value in (
+            ("sequence < ?", before),
+            ("at_ms >= ?", wanted.since_ms),
+            ("at_ms < ?", wanted.until_ms),
+        ):
+            if value is not None:
+                where.append(condition)
+                values.append(value)
+        for part in parts_of(wanted):
+            marks = ", ".join("?" * len(part.values))
+            fits = f"{part.column} IN ({marks})"
+            if part.column == "policy":
+                fits = f"sequence IN (SELECT sequence FROM span_policies WHERE {fits})"
+            where.append(fits)
+            values += part.values
+        order = "DESC" if newest_first else "ASC"
+        sql = (
+            f"SELECT {rows.SPAN_COLUMNS} FROM spans NOT INDEXED WHERE {' AND '.join(where)} "
+            f"ORDER BY sequence {order} LIMIT ?"
+        )
+        return self._spans(sql, *values, limit)
+
+    def count_spans(self, first: int, last: int) -> Mapping[str, int]:
+        """Count the rows that are there."""
+        sql = "SELECT name, count(*) FROM spans NOT INDEXED WHERE sequence BETWEEN ? AND ? GROUP BY name ORDER BY name"
+        return MappingProxyType(dict(self._all(sql, first, last)))
 
     def ruling(self, kind: RulingKind, name: str) -> Ruling | None:
         """Return what stands of one name."""

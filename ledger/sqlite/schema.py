@@ -28,7 +28,8 @@ _COLLECTED: Final = (
     *("obligations", "obligations_done", "approval_waits", "approvals"),
 )
 _APPEND_ONLY: Final = (
-    *("ledger", "spans", "task_path", "grants", "overruns_accepted", "permit_uses", "tombstones", "sinks"),
+    *("ledger", "spans", "span_policies", "task_path", "grants", "overruns_accepted", "permit_uses"),
+    *("tombstones", "sinks"),
     *_COLLECTED,
 )
 _NEVER_DELETED: Final = (

@@ -18,7 +18,7 @@ from ledger.model import (
     Tier,
 )
 from ledger.standing import BUCKETS, DIGEST_BYTES, REGISTER_BYTES, Standing
-from ledger.states import LEGAL_MOVES, PENDING, SETTLED, UNUSED, EffectState
+from ledger.states import LEGAL_MOVES, PENDING, PERMIT_UNUSED, SETTLED, UNUSED, EffectState
 
 SPAN_BYTES_MAX: Final = 16 * 1024
 """Bytes of one span body; bounded by the vocabulary of `audit`, checked again here."""
@@ -90,11 +90,29 @@ CREATE TABLE spans(
   state_to TEXT,
   at_ms INTEGER NOT NULL,
   body BLOB NOT NULL CONSTRAINT span_size CHECK (length(body) BETWEEN 2 AND {SPAN_BYTES_MAX}),
-  leaf BLOB NOT NULL CHECK (length(leaf) = 32)
+  leaf BLOB NOT NULL CHECK (length(leaf) = 32),
+  actor TEXT,
+  subject TEXT,
+  task_id TEXT,
+  operation TEXT,
+  resource TEXT,
+  signer TEXT
 ) STRICT;
 CREATE INDEX spans_story ON spans(story, sequence);
 CREATE INDEX spans_changes ON spans(sequence) WHERE name IN ({names(CHANGES_OF_AUTHORITY)});
-CREATE INDEX spans_changes_named ON spans(name, sequence) WHERE name IN ({names(CHANGES_OF_AUTHORITY)});
+CREATE INDEX spans_name ON spans(name, sequence);
+CREATE INDEX spans_actor ON spans(actor, sequence) WHERE actor IS NOT NULL;
+CREATE INDEX spans_subject ON spans(subject, sequence) WHERE subject IS NOT NULL;
+CREATE INDEX spans_task_id ON spans(task_id, sequence) WHERE task_id IS NOT NULL;
+CREATE INDEX spans_operation ON spans(operation, sequence) WHERE operation IS NOT NULL;
+CREATE INDEX spans_resource ON spans(resource, sequence) WHERE resource IS NOT NULL;
+CREATE INDEX spans_signer ON spans(signer, sequence) WHERE signer IS NOT NULL;
+
+CREATE TABLE span_policies(
+  policy TEXT NOT NULL,
+  sequence INTEGER NOT NULL REFERENCES spans(sequence),
+  PRIMARY KEY (policy, sequence)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tasks(
   task_id TEXT PRIMARY KEY,
@@ -213,6 +231,7 @@ CREATE INDEX effects_task ON effects(task_id, state);
 CREATE INDEX effects_window ON effects(window_ends_ms) WHERE state IN ({names(SETTLED)});
 CREATE INDEX effects_pending ON effects(bucket, effect_id, mac) WHERE state IN ({names(PENDING)});
 
+CREATE INDEX effects_unused ON effects(sequence) WHERE state IN ({names(PERMIT_UNUSED)});
 CREATE INDEX effects_invocation ON effects(invocation_id, state) WHERE invocation_id IS NOT NULL;
 
 CREATE TABLE tombstones(
@@ -235,6 +254,7 @@ CREATE TABLE tombstones(
   UNIQUE (caller, task_id, request_key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tombstones_unpermitted ON tombstones(sequence) WHERE permit_id IS NULL AND state IN ({names(UNUSED)});
+CREATE INDEX tombstones_unused ON tombstones(sequence) WHERE permit_id IS NOT NULL AND state IN ({names(UNUSED)});
 
 CREATE TABLE decisions(
   sequence INTEGER PRIMARY KEY REFERENCES spans(sequence),

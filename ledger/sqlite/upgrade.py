@@ -43,6 +43,7 @@ from ledger.sqlite.schema import OLDER_SCHEMAS, SCHEMA_VERSION, schema_digest, s
 from ledger.sqlite.schema_one import SCHEMA_ONE
 from ledger.sqlite.schema_three import SCHEMA_THREE
 from ledger.sqlite.schema_two import SCHEMA_TWO
+from ledger.sqlite.span_writes import take_over_spans
 from ledger.sqlite.store import LOCK_SUFFIX, journal_mode
 from ledger.sqlite.triggers import HOLDINGS_RECOUNTED
 from ledger.sqlite.writes import StepWriter
@@ -127,7 +128,7 @@ def _upgraded_before(raw: Any, keys: Authenticator) -> LedgerId | None:  # noqa:
         LedgerCorrupt: its head is not what these keys signed.
     """
     row = raw.execute("SELECT ledger_id FROM ledger WHERE one = 1").fetchone()
-    sql = "SELECT 1 FROM spans WHERE story = ? AND name = ?"
+    sql = "SELECT 1 FROM spans INDEXED BY spans_name WHERE story = ? AND name = ?"
     if row is None or raw.execute(sql, (row[0], str(TransitionName.LEDGER_MIGRATED))).fetchone() is None:
         return None
     head.proven_head(raw, LedgerId(row[0]), keys)
@@ -208,7 +209,7 @@ class _Upgrade:
             if kind != "trigger" and not self._stands(name):
                 self._raw.execute(statement)
         try:
-            taken = self._earlier.take_over(self._raw, keys)  # 4
+            taken = take_over_spans(self._raw) | self._earlier.take_over(self._raw, keys)  # 4
         except LedgerCorrupt as fault:
             raise _not_upgraded(self._earlier.number, fault.reason) from None
         for name in sorted(changed - taken - {"head"}):

@@ -30,12 +30,13 @@ from ledger.model import (
     Unit,
 )
 from ledger.sqlite import rows
-from ledger.sqlite.authority_view import AuthorityReading
 from ledger.sqlite.register import Register
+from ledger.sqlite.span_view import SpanReading
 from ledger.sqlite.tables import names
 from ledger.standing import Standing
 from ledger.states import PENDING, SETTLED, UNRESOLVED, UNUSED, EffectState
-from ledger.transitions import Position, SpanRow, TransitionName
+from ledger.transitions import Position, TransitionName
+from ledger.tree import Frontier, decoded_frontier
 
 _UNUSED_BEYOND: Final = (
     f"SELECT effect_id FROM effects WHERE state IN ({names(UNUSED)}) ORDER BY sequence DESC LIMIT ? OFFSET ?"
@@ -53,7 +54,7 @@ _TOMBSTONES_BEYOND: Final = (
 _NO_REPETITION: Final = Repetition(pending=0, unresolved=0, succeeded=0)
 
 
-class SqliteView(AuthorityReading):
+class SqliteView(SpanReading):
     """What a decision may read. Rows that give authority are checked against their MAC as they are read (LED-06)."""
 
     def head(self) -> Position:
@@ -62,6 +63,16 @@ class SqliteView(AuthorityReading):
         if row is None:
             raise LedgerCorrupt("no_head", "The ledger has no head row.")
         return Position(ledger_id=self._ledger_id, epoch=row[0], lane=row[1], sequence=row[2])
+
+    def frontier(self) -> Frontier:
+        """Return the frontier of the tree over every span, as the head says it."""
+        row = self._one("SELECT frontier FROM head WHERE lane = 0")
+        if row is None:
+            raise LedgerCorrupt("no_head", "The ledger has no head row.")
+        try:
+            return decoded_frontier(row[0])
+        except ValueError:
+            raise LedgerCorrupt("frontier", "The tree of the ledger's spans is damaged.") from None
 
     def last_entry_ms(self) -> InstantMs:
         """Return the instant of the last entry: the clock is held against it (PER-03)."""
@@ -297,25 +308,6 @@ class SqliteView(AuthorityReading):
     def was_admitted(self, effect_id: EffectId) -> bool:
         """Say whether the trail holds an admission of this effect, whatever its row says (LED-06)."""
         return self._in_trail(effect_id, TransitionName.EFFECT_ADMITTED)
-
-    def _in_trail(self, story: str, name: TransitionName) -> bool:
-        found = self._one("SELECT 1 FROM spans WHERE story = ? AND name = ? LIMIT 1", story, str(name))
-        return found is not None
-
-    def story(self, story: str) -> Sequence[SpanRow]:
-        """Return the spans of one effect, task or ledger story, in order (AUD-05)."""
-        found = self._all(f"SELECT {rows.SPAN_COLUMNS} FROM spans WHERE story = ? ORDER BY sequence", story)
-        return [rows.span_from(self._ledger_id, row) for row in found]
-
-    def spans_after(self, sequence: int, *, limit: int) -> Sequence[SpanRow]:
-        """Return at most `limit` spans with a larger sequence, in order."""
-        sql = f"SELECT {rows.SPAN_COLUMNS} FROM spans WHERE sequence > ? ORDER BY sequence LIMIT ?"
-        return [rows.span_from(self._ledger_id, row) for row in self._all(sql, sequence, limit)]
-
-    def span_at(self, sequence: int) -> SpanRow | None:
-        """Return the span at a sequence."""
-        row = self._one(f"SELECT {rows.SPAN_COLUMNS} FROM spans WHERE sequence = ?", sequence)
-        return None if row is None else rows.span_from(self._ledger_id, row)
 
     def tombstone(self, effect_id: EffectId) -> Tombstone | None:
         """Return what stays of a collected effect (PER-04)."""

@@ -17,6 +17,7 @@ from ledger.sqlite.authority_writes import AuthorityWriter
 from ledger.sqlite.connection import DatabaseError, IntegrityError, OperationalError
 from ledger.sqlite.invocation_writes import InvocationWriter
 from ledger.sqlite.register import Register
+from ledger.sqlite.span_writes import insert_span
 from ledger.sqlite.task_writes import TaskWriter
 from ledger.standing import Standing
 from ledger.states import PENDING, is_legal
@@ -106,7 +107,7 @@ class StepWriter:
                 at_ms=self._at_ms,
             )
             row = self._span_row(transition, position, recorded)
-            self._insert_span(transition, row)
+            insert_span(self._raw, transition, row, recorded.attributes)
         except Exception as fault:
             # A disk, a lock or a damaged file is not the span's fault, and the store says whose it was. Whatever else
             # the cause is, a span that is not complete is not recorded (AUD-01).
@@ -115,27 +116,6 @@ class StepWriter:
             raise SpanNotRecorded("unusable", "The recorder gave no span that the ledger can hold.") from None
         self.prove(row)
         return row
-
-    def _insert_span(self, transition: Transition, row: SpanRow) -> None:
-        position = row.position
-        self._raw.execute(
-            "INSERT INTO spans(sequence, epoch, lane, span_id, trace_id, name, story, effect_id, state_to, at_ms, "
-            "body, leaf) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                position.sequence,
-                position.epoch,
-                position.lane,
-                row.span_id,
-                row.trace_id,
-                row.name,
-                row.story,
-                transition.effect_id,
-                None if transition.state_to is None else str(transition.state_to),
-                row.at_ms,
-                row.body,
-                row.leaf,
-            ),
-        )
 
     def _span_row(self, transition: Transition, position: Position, recorded: RecordedSpan) -> SpanRow:
         return SpanRow(

@@ -368,7 +368,9 @@ def test_an_approval_that_was_touched_is_refused_where_it_is_used(
 def test_an_approval_of_another_effect_approves_nothing(book: Book, ledger: SqliteLedger) -> None:
     approved, waits = waiting_for(ledger, "one", "u-ana"), waiting_for(ledger, "two")
     told = (
-        "INSERT INTO spans SELECT sequence + 1000, epoch, lane, 'ffffffffffffffff', trace_id, name, "
+        "INSERT INTO spans(sequence, epoch, lane, span_id, trace_id, name, story, effect_id, state_to, at_ms, "
+        "body, leaf) "
+        "SELECT sequence + 1000, epoch, lane, 'ffffffffffffffff', trace_id, name, "
         f"'{waits.effect_id}', '{waits.effect_id}', state_to, at_ms, body, leaf FROM spans "
         "WHERE name = 'effect.approved'"
     )

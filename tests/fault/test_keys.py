@@ -103,11 +103,13 @@ def test_a_permit_from_before_a_rotation_commits_after_it_wherever_the_issuer_wa
 def test_a_list_tells_what_each_key_still_opens_and_no_bytes_of_it(shop: Shop) -> None:
     refund(shop.issuer, order="o-1", amount=1)
     first = active(shop.issuer)
-    assert keys(shop.issuer)[first] == {
+    told = keys(shop.issuer)[first]
+    assert str(told.pop("vkey")).startswith("permit-issuer/led_")
+    assert told == {
         "key": first,
         "state": "active",
         "since": None,
-        "serves": "seals, opens, proves",
+        "serves": "seals, opens, proves, signs checkpoints",
         "permits": 1,
         "counts": True,
     }

@@ -113,7 +113,8 @@ def test_an_older_head_with_its_own_tag_is_refused(book: Book, ledger: SqliteLed
 
 
 GROWN = (
-    "INSERT INTO spans SELECT 4, epoch, lane, 'ffffffffffffffff', trace_id, name, story, effect_id, state_to, at_ms, "
+    "INSERT INTO spans(sequence, epoch, lane, span_id, trace_id, name, story, effect_id, state_to, at_ms, body, leaf) "
+    "SELECT 4, epoch, lane, 'ffffffffffffffff', trace_id, name, story, effect_id, state_to, at_ms, "
     "body, leaf FROM spans WHERE sequence = 3"
 )
 

@@ -264,7 +264,10 @@ class Large(PlainRecorder):
     ) -> RecordedSpan:
         honest = super().record(transition, position=position, parent_span_id=parent_span_id, at_ms=at_ms)
         return RecordedSpan(
-            span_id=honest.span_id, trace_id=honest.trace_id, body=honest.body.ljust(16_000, b" ")
+            span_id=honest.span_id,
+            trace_id=honest.trace_id,
+            body=honest.body.ljust(16_000, b" "),
+            attributes={},
         )
 
 

@@ -80,7 +80,7 @@ class QuickRecorder:
                 "trace": trace_id,
             }
         )
-        return RecordedSpan(span_id=span_id, trace_id=trace_id, body=body)
+        return RecordedSpan(span_id=span_id, trace_id=trace_id, body=body, attributes={})
 
 
 def quick_recorder(_ledger_id: LedgerId) -> SpanRecorder:

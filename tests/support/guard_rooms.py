@@ -187,7 +187,9 @@ def take_above(room: Room) -> None:
 def large_span(room: Room) -> None:
     """Insert a span that is one byte too long."""
     room.raw.execute(
-        "INSERT INTO spans SELECT max(sequence) + 1, 1, 0, 'f' || substr(span_id, 2), trace_id, name, "
+        "INSERT INTO spans(sequence, epoch, lane, span_id, trace_id, name, story, effect_id, state_to, at_ms, "
+        "body, leaf) "
+        "SELECT max(sequence) + 1, 1, 0, 'f' || substr(span_id, 2), trace_id, name, "
         "story, NULL, NULL, 0, zeroblob(16385), leaf FROM spans"
     )
 

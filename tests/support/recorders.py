@@ -28,7 +28,9 @@ class PlainRecorder:
         )
         story = hashlib.sha256(transition.story.encode()).hexdigest()
         span = hashlib.sha256(place.encode()).hexdigest()
-        return RecordedSpan(span_id=span[:16], trace_id=story[:32], body=body)
+        return RecordedSpan(
+            span_id=span[:16], trace_id=story[:32], body=body, attributes=transition.attributes
+        )
 
 
 def plain_recorder(_ledger_id: LedgerId) -> SpanRecorder:

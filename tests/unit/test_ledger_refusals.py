@@ -12,6 +12,7 @@ ORDER = [
     "audit_unavailable",
     "keys_unavailable",
     "clock_untrusted",
+    "checkpoint_refused",
     "unauthenticated",
     "not_found",
     "unknown_reference",

@@ -93,7 +93,7 @@ SERVES = {
     "open_only": set(Purpose),
     "retired": set(Purpose) - {Purpose.SEAL},
     "revoking": set(Purpose) - {Purpose.SEAL},
-    "revoked": {Purpose.PROTECTED, Purpose.SALTS, Purpose.REPETITION},
+    "revoked": {Purpose.PROTECTED, Purpose.SALTS, Purpose.REPETITION, Purpose.CHECKPOINTS},
 }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
+from issuer.surfaces.cli.audit_checkpoints import audit_checkpoint, audit_key
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
 from issuer.surfaces.cli.keys import keys_group
 from issuer.surfaces.cli.options import (
@@ -303,6 +304,8 @@ def clock_accept(settings: Settings) -> None:
     run_with_issuer(settings, lambda issuer: issuer.clock_accept())
 
 
+audit.add_command(audit_checkpoint)
+audit.add_command(audit_key)
 group.add_command(activate)
 group.add_command(revisions)
 group.add_command(approvals)

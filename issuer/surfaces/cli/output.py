@@ -55,7 +55,7 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value is not None]
 
 
-_TOLD_ELSEWHERE: Final = {"timeline", "stats", "blocked", "revisions", "changes", "too_late_count"}
+_TOLD_ELSEWHERE: Final = {"timeline", "stats", "blocked", "revisions", "changes", "too_late_count", "note"}
 """What stands in lines for people, or in the sentence, already."""
 
 

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Final
 
 from audit import SinkUnavailable
-from audit import create as create_jsonl
 from issuer.activation import activate_first
 from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.errors import SetupError
 from issuer.ids import new_key_id, new_ledger_id, random_bytes
-from issuer.places import PROFILE_NAME, Places, audit_file
+from issuer.places import PROFILE_NAME, Places
 from issuer.policy_files import POLICY_SUFFIX
 from issuer.profile import Profile, load_profile
 from issuer.revised import in_force
 from issuer.sealing import create_key_ring, create_protected_folder, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
+from issuer.sink_building import goes_to, location_of, make_place
 from issuer.starter import family_files, starter_profile
 from issuer.terms import load_policies
 from issuer.wiring import current_keys, open_ledger, own_ledger
@@ -235,7 +235,7 @@ def _make_ledger(places: Places, profile: Profile, progress: _Progress) -> Made:
             issuer=f"{profile.name}/{ledger.ledger_id[4:12]}",
             made=tuple(progress.made),
             kept=tuple(progress.kept),
-            sinks=tuple(sink.location for sink in registered),
+            sinks=tuple(goes_to(sink) for sink in registered),
         )
     finally:
         ledger.close()
@@ -246,16 +246,15 @@ def _wanted_sinks(profile: Profile, ledger: Ledger) -> tuple[SinkRegistration, .
         SinkRegistration(
             name=name,
             kind=sink.type,
-            location=str(audit_file(sink.path or "audit", issuer=profile.name, ledger_id=ledger.ledger_id)),
+            location=location_of(name, sink, issuer=profile.name, ledger_id=ledger.ledger_id),
         )
         for name, sink in profile.audit.sinks.items()
-        if sink.type == "jsonl"
     )
 
 
 def _make_sink(sink: SinkRegistration, ledger: Ledger) -> None:
     try:
-        create_jsonl(Path(sink.location), ledger.ledger_id, name=sink.name)
+        make_place(sink, ledger.ledger_id)
     except SinkUnavailable as fault:
         # An earlier run may have made the file and stopped before it was registered: its header names our ledger,
         # which every probe checks, so it can be taken as it is.

@@ -10,12 +10,12 @@ from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
-from audit import Delivery, JsonlSink, LedgerSpans, Sink
+from audit import Delivery, LedgerSpans, Sink
 from audit.recorder import OtelRecorder
 from issuer.activation import UNACTIVATED, opening_terms
 from issuer.checking import check_at_start, refuse_behind_sinks
 from issuer.clock import machine_uptime, now_ms
-from issuer.credentials import seal_credentials
+from issuer.credentials import credential_reader, seal_credentials
 from issuer.errors import SetupError
 from issuer.house import House
 from issuer.ids import new_instance, random_bytes
@@ -27,6 +27,7 @@ from issuer.resigning import signed_anew
 from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, KeysUnavailable, ProtectedStore, StorageFault
 from issuer.sealing.authenticator import RingAuthenticator
+from issuer.sink_building import Credentials, built_sink
 from issuer.terms import late_policies
 from issuer.upgrading import upgraded_keys
 from issuer.version import VERSION
@@ -142,32 +143,41 @@ def _opened(open_it: Callable[[], SqliteLedger], ballast: Ballast) -> SqliteLedg
     return open_it()
 
 
-def registered_sinks(profile: Profile, ledger: Ledger) -> tuple[Sink, ...]:
-    """Return the served sinks of the profile, each where the ledger registered it.
+def registered_sinks(
+    profile: Profile, ledger: Ledger, *, credentials: Credentials | None = None, loads: bool = True
+) -> tuple[Sink, ...]:
+    """Return the sinks of the profile, each where the ledger registered it.
 
     Raises:
-        SetupError: a sink of the profile was never registered, or a registered one left the profile.
+        SetupError: a sink of the profile was never registered, or a registered one left the profile; or as
+            `issuer.sink_building.built_sink`.
     """
     placed = {sink.name: sink for sink in ledger.read(lambda view: view.sinks())}
-    served = {name: sink for name, sink in profile.audit.sinks.items() if sink.type == "jsonl"}
+    served = profile.audit.sinks
     for name in {*placed, *served}:
         if (name in placed) != (name in served):
             say = f"The audit sink {name} differs between profile and ledger; changing sinks is not supported yet."
             raise SetupError("sinks_changed", say)
     return tuple(
-        JsonlSink(Path(placed[name].location), ledger.ledger_id, name=name, required=sink.required)
+        built_sink(placed[name], ledger.ledger_id, sink, credentials=credentials, loads=loads)
         for name, sink in served.items()
     )
 
 
 def _named_credentials(profile: Profile) -> frozenset[str]:
-    return frozenset(name for operation in profile.operations.values() for name in operation.credentials)
+    named = {name for operation in profile.operations.values() for name in operation.credentials}
+    return frozenset(
+        named | {sink.bearer for sink in profile.audit.sinks.values() if sink.bearer is not None}
+    )
 
 
-def _proven_sinks(places: Places, ring: KeyRing, ledger: Ledger, profile: Profile) -> tuple[Sink, ...]:
+def _proven_sinks(
+    places: Places, ring: KeyRing, ledger: Ledger, profile: Profile, *, reading: bool
+) -> tuple[Sink, ...]:
     """Check the ledger where that is due, and hold it against its sinks; return those."""
     check_at_start(places, ring, ledger)
-    sinks = registered_sinks(profile, ledger)
+    credentials = credential_reader(places.credentials, lambda: ring, seals=not reading)
+    sinks = registered_sinks(profile, ledger, credentials=credentials, loads=not reading)
     refuse_behind_sinks(places, sinks, ledger)
     return sinks
 
@@ -207,7 +217,7 @@ def open_house(
         ledger.noise_bytes_max = profile.ledger.capacity.noise_bytes_max
         if not reading:
             seal_credentials(places.credentials, ring, _named_credentials(profile))
-        own_sinks = _proven_sinks(places, ring, ledger, profile)
+        own_sinks = _proven_sinks(places, ring, ledger, profile, reading=reading)
         return House(
             places=places,
             profile=profile,

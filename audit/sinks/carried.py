@@ -155,6 +155,15 @@ class CarriedSink:
             leaf=tail.leaf,
         )
 
+    def reached(self, source: SpanSource) -> int:
+        """Return the sequence up to which the place acknowledged the ledger's spans, 0 for none.
+
+        Raises:
+            SinkUnavailable: the watermark cannot be believed, or the ledger is another one.
+            SinkAhead: as `ship`.
+        """
+        return self._stand(source)[1]
+
     def make(self) -> None:
         """Make the folder of the watermark; one that is there has to be this sink's.
 

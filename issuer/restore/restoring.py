@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Final
 
 from audit import SinkUnavailable
-from audit import create as create_jsonl
 from issuer.backup import shipped
 from issuer.checking import checked_file, note_restored
 from issuer.clock import now_ms
@@ -39,6 +38,7 @@ from issuer.restore.sinks import SinkSeen, look_at_sink
 from issuer.restore.steps import first_steps
 from issuer.sealing import KeyRing, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
+from issuer.sink_building import file_of, make_place
 from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given, on_record
 from issuer.wiring import open_ledger, own_ledger
 from ledger.authority import RulingKind
@@ -331,15 +331,17 @@ class _Restore:
             raise LedgerUnavailable("clock_behind", message)
 
     def _begun_anew(self, plan: Plan) -> list[str]:
-        """Begin the file of each sink that cannot go on, at its registered place; what stood there is kept."""
+        """Begin the file of each sink that cannot go on, at its registered place; what stood there is kept.
+
+        Of a sink that another program keeps that is the watermark: it gets everything again, of all epochs.
+        """
         begun = []
         for sink in plan.sinks:
             if sink.is_usable:
                 continue
-            place = Path(sink.registration.location)
-            move_aside(place, epoch=plan.epoch)
+            move_aside(file_of(sink.registration), epoch=plan.epoch)
             try:
-                create_jsonl(place, self._ledger_id, name=sink.registration.name)
+                make_place(sink.registration, self._ledger_id)
             except SinkUnavailable as fault:
                 message = (
                     f"The ledger is restored, and its audit sink {fault.sink} cannot be begun anew "

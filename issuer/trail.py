@@ -25,7 +25,14 @@ _SHOWN: Final = frozenset(
         *("permit.ceiling", "permit.scope", "permit.granted", "permit.lowered", "permit.overrun"),
         *("permit.revision.activated", "permit.revision.before", "permit.files", "permit.reason"),
         *("permit.stop", "permit.credential", "permit.key.id", "permit.key.fingerprint", "permit.signer"),
-        *("permit.sink.name", "permit.sink.kind", "permit.count", "permit.clock.before_ms"),
+        *(
+            "permit.sink.name",
+            "permit.sink.kind",
+            "permit.sink.from",
+            "permit.sink.upto",
+            "permit.count",
+            "permit.clock.before_ms",
+        ),
         *("permit.schema.from", "permit.schema.to"),
     }
 )

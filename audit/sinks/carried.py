@@ -27,6 +27,7 @@ from audit.errors import SinkAhead, SinkUnavailable
 from audit.sinks.epochs import left_at
 from audit.sinks.lines import Tail
 from audit.sinks.port import Acknowledged, SinkClass, SinkExpectation, SpanSource
+from audit.sinks.skipping import next_given
 from audit.sinks.watermark import Watermark
 from ledger.model import LedgerId
 from ledger.transitions import Position, SpanRow
@@ -243,9 +244,10 @@ class CarriedSink:
         rows = source.spans_after(after, limit=self._rows_max)
         if not rows:
             self._refuse("no_such_span", "The ledger does not hold the span to ship.")
-        size = 0
+        size, before = 0, after
         for number, row in enumerate(rows):
-            if row.position.sequence != after + 1 + number or row.position.ledger_id != self._ledger_id:
+            expected, before = next_given(source, before), row.position.sequence
+            if row.position.sequence != expected or row.position.ledger_id != self._ledger_id:
                 self._refuse("gap", "The ledger left out a span, and a sink has no gaps.")
             if leaf_hash(row.body) != row.leaf:
                 self._refuse("broken_span", "A span of the ledger is not what was recorded.")

@@ -41,6 +41,9 @@ __all__ = [
     "revoke",
     "show",
     "show_content",
+    "sink_list",
+    "sink_quarantine",
+    "sink_replace",
     "statement",
     "suspend",
     "task_accept_overrun",
@@ -81,6 +84,8 @@ from issuer.commands.looking import list_effects, show, timeline_of
 from issuer.commands.reconciling import acknowledge, reconcile
 from issuer.commands.revisions import activate, audit_changes, revisions
 from issuer.commands.revoking import revoke
+from issuer.commands.sink_views import sink_list
+from issuer.commands.sinks import sink_quarantine, sink_replace
 from issuer.commands.task_changes import (
     task_accept_overrun,
     task_close,

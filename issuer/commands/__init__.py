@@ -53,6 +53,9 @@ __all__ = [
     "revoke",
     "show",
     "show_content",
+    "sink_list",
+    "sink_quarantine",
+    "sink_replace",
     "statement",
     "suspend",
     "task_accept_overrun",
@@ -103,6 +106,8 @@ from issuer.commands.proving import audit_prove
 from issuer.commands.reconciling import acknowledge, reconcile
 from issuer.commands.revisions import activate, revisions
 from issuer.commands.revoking import revoke
+from issuer.commands.sink_views import sink_list
+from issuer.commands.sinks import sink_quarantine, sink_replace
 from issuer.commands.standing_questions import (
     audit_approvals,
     audit_denied_then_done,

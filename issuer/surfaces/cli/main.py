@@ -29,6 +29,7 @@ from issuer.surfaces.cli.reconciling import acknowledge, reconcile
 from issuer.surfaces.cli.revisions import activate, revisions
 from issuer.surfaces.cli.revoking import actor_group, freeze, host_group, person_group, revoke, thaw
 from issuer.surfaces.cli.running import run_at_the_desk, run_with_issuer, trouble
+from issuer.surfaces.cli.sinks import sink_group
 from issuer.surfaces.cli.tasks import task_group
 from issuer.wire.codes import Exit
 
@@ -319,6 +320,7 @@ group.add_command(actor_group)
 group.add_command(invocation_group)
 group.add_command(obligation_group)
 group.add_command(keys_group)
+group.add_command(sink_group)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:

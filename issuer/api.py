@@ -14,6 +14,7 @@ from audit import Sink
 from issuer import commands
 from issuer.activation import activate_first
 from issuer.api_checkpoints import CheckpointCommands
+from issuer.api_hash import HashHandle
 from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.commands.task_scope import ScopeAsk
@@ -32,7 +33,7 @@ from ledger.port import SpanRecorder
 from ledger.timekeeping import Uptime
 
 
-class Issuer(CheckpointCommands):
+class Issuer(CheckpointCommands, HashHandle):
     """One open issuer, its commands as methods."""
 
     @classmethod

@@ -9,6 +9,7 @@ __all__ = [
     "approve",
     "audit_changes",
     "audit_checkpoint",
+    "audit_hash",
     "audit_key",
     "clock_accept",
     "commit",
@@ -67,6 +68,7 @@ from issuer.commands.collecting import ledger_collect
 from issuer.commands.content import show_content
 from issuer.commands.credentials import actor_token, host_token
 from issuer.commands.freezing import freeze, resume, suspend, thaw
+from issuer.commands.hashing import audit_hash
 from issuer.commands.invocations import (
     invocation_cancel,
     invocation_end,

@@ -100,6 +100,7 @@ COMMANDS: Final[Mapping[str, Demand]] = MappingProxyType(
         "audit-changes": _look("audit_changes"),
         "audit-checkpoint": _look("audit_checkpoint"),
         "audit-key": _look("audit_key"),
+        "audit-hash": _look("audit_hash"),
         "keys-list": _look("keys_list"),
         "ledger-check": _look("ledger_check"),
         "ledger-stats": _look("ledger_stats"),

@@ -99,16 +99,13 @@ class SqliteLedger:
         """
         self._path = path
         self._keys = keys
-        self._clock = clock
-        self._uptime = uptime
-        self._observe = observer
+        self._clock, self._uptime, self._observe = clock, uptime, observer
         self.noise_bytes_max = noise_bytes_max
         self._pid = os.getpid()
         self._rulings: ProvenRulings = {}
         self._dead: str | None = None
         self._uncertain, self._closed = False, False
-        self._tally: Tally | None = None
-        """The tally as it is once the transaction that goes on is committed; None where that changes none."""
+        self._tally: Tally | None = None  # as it is once the transaction that goes on is committed
         self._tolerant = tolerant
         self._expected_id = ledger_id
         self.damage: LedgerCorrupt | None = None

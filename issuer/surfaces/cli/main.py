@@ -13,6 +13,7 @@ import click
 
 from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
 from issuer.surfaces.cli.audit_checkpoints import audit_checkpoint, audit_key
+from issuer.surfaces.cli.audit_hash import audit_hash
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
 from issuer.surfaces.cli.keys import keys_group
 from issuer.surfaces.cli.options import (
@@ -306,6 +307,7 @@ def clock_accept(settings: Settings) -> None:
 
 audit.add_command(audit_checkpoint)
 audit.add_command(audit_key)
+audit.add_command(audit_hash)
 group.add_command(activate)
 group.add_command(revisions)
 group.add_command(approvals)

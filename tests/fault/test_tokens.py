@@ -89,6 +89,7 @@ NEVER: dict[str, Act] = {
     "task-accept-overrun": lambda one, _: one.task_accept_overrun("t1"),
     "revisions": lambda one, _: one.revisions(),
     "audit-changes": lambda one, _: one.audit_changes(),
+    "audit-hash": lambda one, _: one.audit_hash("Order", "o-1"),
     "keys-list": lambda one, _: one.keys_list(),
     "keys-rotate": lambda one, _: one.keys_rotate(),
     "keys-retire": lambda one, _: one.keys_retire("00000001"),

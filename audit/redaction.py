@@ -111,21 +111,18 @@ def without_secrets(transition: Transition) -> Transition:
 
 
 def _may_hold_secret(transition: Transition) -> bool:
-    """Say whether any text of the transition holds what every secret begins with."""
-    texts = [text for value in transition.attributes.values() for text in _texts_of(value)]
+    """Say whether any text of the transition holds what every secret begins with, or is long enough to be a key."""
+    texts: list[str] = []
+    for name, value in transition.attributes.items():
+        several = (value,) if type(value) is str else value if isinstance(value, tuple) else ()
+        for text in several:
+            if type(text) is not str:
+                continue
+            texts.append(text)
+            if len(text) >= RANDOM_LENGTH_MIN and name in _MAY_BE_RANDOM and _LONG.search(text):
+                return True
     together = "\n".join(texts).lower()
-    if any(trigger in together for trigger in _TRIGGERS):
-        return True
-    return any(
-        len(text) >= RANDOM_LENGTH_MIN and _LONG.search(text) is not None
-        for name in _MAY_BE_RANDOM.intersection(transition.attributes)
-        for text in _texts_of(transition.attributes[name])
-    )
-
-
-def _texts_of(value: AttributeValue) -> tuple[str, ...]:
-    texts = value if isinstance(value, tuple) else (value,)
-    return tuple(text for text in texts if type(text) is str)
+    return any(trigger in together for trigger in _TRIGGERS)
 
 
 def _looks_random(text: str) -> bool:

@@ -13,6 +13,7 @@ __all__ = [
     "audit_checkpoint",
     "audit_denied_then_done",
     "audit_export",
+    "audit_hash",
     "audit_issued",
     "audit_key",
     "audit_prove",
@@ -91,6 +92,7 @@ from issuer.commands.collecting import ledger_collect
 from issuer.commands.content import show_content
 from issuer.commands.credentials import actor_token, host_token
 from issuer.commands.freezing import freeze, resume, suspend, thaw
+from issuer.commands.hashing import audit_hash
 from issuer.commands.invocations import (
     invocation_cancel,
     invocation_end,

@@ -112,6 +112,7 @@ COMMANDS: Final[Mapping[str, Demand]] = MappingProxyType(
         "audit-checkpoint": _look("audit_checkpoint"),
         "audit-key": _look("audit_key"),
         "audit-prove": _look("audit_prove", on_effect=True),
+        "audit-hash": _look("audit_hash"),
         "keys-list": _look("keys_list"),
         "ledger-check": _look("ledger_check"),
         "ledger-stats": _look("ledger_stats"),

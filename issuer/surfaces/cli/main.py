@@ -13,6 +13,7 @@ import click
 
 from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
 from issuer.surfaces.cli.audit_checkpoints import audit_checkpoint, audit_key
+from issuer.surfaces.cli.audit_hash import audit_hash
 from issuer.surfaces.cli.audit_proofs import audit_prove, audit_verifier, audit_verify
 from issuer.surfaces.cli.audit_questions import QUESTIONS
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
@@ -301,6 +302,7 @@ audit.add_command(audit_key)
 audit.add_command(audit_verify)
 audit.add_command(audit_verifier)
 audit.add_command(audit_prove)
+audit.add_command(audit_hash)
 group.add_command(activate)
 group.add_command(revisions)
 group.add_command(approvals)

@@ -7,6 +7,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry.context import (
@@ -271,16 +272,24 @@ def test_the_host_s_tracing_is_told_to_look_away_on_this_thread_and_for_as_long_
 
 
 @pytest.mark.spec("AUD-03")
-def test_a_host_that_traces_every_request_of_http_client_sees_none_of_a_sink(
+def test_a_host_that_traces_what_its_process_sends_sees_none_of_a_sink(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def traced(*_given: object, **_named: object) -> None:
         raise AssertionError(CANARY)
 
-    monkeypatch.setattr("http.client.HTTPConnection.putrequest", traced)
-    monkeypatch.setattr("http.client.HTTPConnection.getresponse", traced)
-    monkeypatch.setattr("http.client.HTTPConnection.request", traced)
+    for name in ("putrequest", "getresponse", "request"):
+        monkeypatch.setattr(f"http.client.HTTPConnection.{name}", traced)
+    seen: list[object] = []
+    resolve = socket.getaddrinfo
+
+    def watched(*given: Any, **named: Any) -> Any:
+        seen.append(get_value(_SUPPRESS_INSTRUMENTATION_KEY))
+        return resolve(*given, **named)
+
+    monkeypatch.setattr("socket.getaddrinfo", watched)
     assert place.ship() == 3
+    assert seen == [True]
 
 
 # ------------------------------------------------------------------------------------------ a backlog

@@ -178,6 +178,7 @@ ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType(
         "permit.filter.digest": _text("SHA-256 of what was asked for", _DIGEST, "64 hex digits"),
         "permit.file.digest": _text("SHA-256 of the file", _DIGEST, "64 hex digits"),
         "permit.count": _whole("how many"),
+        "permit.looked_ms": _whole("when a look was that is recorded later, ms since the epoch (AUD-06)"),
         "permit.collected": _texts("the effects that are tombstones from here on", EFFECT_ID_PATTERN, "effect id", 36),
         "permit.forgotten": _whole("tombstones of effects without a permit that went (LED-02)"),
         "permit.clock.before_ms": _whole("the last entry before a clock was accepted, ms since the epoch (PER-03)"),

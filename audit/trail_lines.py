@@ -112,7 +112,8 @@ class _Reader:
         rest = b""
         while block := file.file.read(READ_BYTES):
             *lines, rest = (rest + block).split(b"\n")
-            self._take(lines)
+            longest = max(map(len, (*lines, rest)))
+            self._take(lines if longest < LINE_BYTES_MAX else [line[:LINE_BYTES_MAX] for line in lines])
             if len(rest) >= LINE_BYTES_MAX:
                 self._stop(0, "line", "is longer than any line of ours")
             tick(len(block))

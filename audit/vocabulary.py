@@ -189,7 +189,7 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
         TransitionName.CONTENT_SHOWN: _shape(_EFFECT | _named("fields", "reason"), _ABOUT),
         TransitionName.OBSERVED: _shape(
             _MODE | _named("caller", "command", "count"),
-            _ABOUT | _named("policy.ids", "bundle.digest", "engine"),
+            _ABOUT | _named("policy.ids", "bundle.digest", "engine", "filter.digest", "reason", "looked_ms"),
         ),
         TransitionName.EFFECT_OBLIGED: _shape(_EFFECT | _named("obligations"), _ABOUT),
         TransitionName.OBLIGATION_DONE: _shape(_EFFECT | _named("obligation", "late"), _ABOUT),
@@ -218,7 +218,7 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
         TransitionName.AUDIT_EXPORTED: _shape(
             _MODE | _named("command", "format", "count"),
             _named("filter.digest", "file.digest", "base.sequence", "reason", "tree.size", "tree.root")
-            | _named("policy.ids", "bundle.digest", "engine"),
+            | _named("policy.ids", "bundle.digest", "engine", "looked_ms"),
         ),
         TransitionName.AUDIT_ARCHIVED: _shape(
             _MODE | _named("base.epoch", "base.sequence", "tree.root", "file.digest", "count"),

@@ -67,6 +67,11 @@ class Places:
         return self.ledger_folder / "notices"
 
     @property
+    def looks(self) -> Path:
+        """Folder of looks that the ledger could not take yet, mode 0700 (AUD-06)."""
+        return self.ledger_folder / "looks"
+
+    @property
     def restoring(self) -> Path:
         """Folder in which a restore builds the ledger that takes the place of this one."""
         return self.ledger_folder / "restoring"

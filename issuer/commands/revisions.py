@@ -35,7 +35,7 @@ from issuer.revisions import (
 )
 from issuer.sealing import KeyRing
 from issuer.terms import terms_of
-from issuer.trail import Changed, activations, authority_changes
+from issuer.trail import Changed, activations
 from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given
 from issuer.wire import Answer
 from issuer.wire.codes import CODES
@@ -271,18 +271,3 @@ def _line(row: dict[str, object]) -> str:
     kept = "" if row["stored"] else "; its copy is gone"
     digits = str(row["revision"])[: 2 * PREFIX_DIGITS_MIN]
     return f"  {mark} {digits}  {row['since']}  {row['by']} ({row['reason']}): {files}{kept}"
-
-
-def audit_changes(visit: Visit) -> Answer:
-    """List every change of authority, oldest first (AUD-09): `issuer.trail` says which those are."""
-
-    def run() -> Answer:
-        swept(visit)
-        changes = visit.house.ledger.read(authority_changes)
-        more: dict[str, object] = {
-            "changes": [one.as_json() for one in changes],
-            "lines": [one.line() for one in changes] or ["  none"],
-        }
-        return answering.about(visit.house, "found", more=more)
-
-    return at_the_edge(visit, run)

@@ -102,7 +102,9 @@ Mode = Literal["strict", "ordinary"]
 DayKey = Annotated[str, Says(words="`permits` or unit")]
 Zone = Annotated[Text, Says(words="IANA zone")]
 AdapterKind = Literal["http", "host", "file", "python"]
-NoticeKind = Literal["awaiting_approval", "outcome_unknown", "frozen", "sink_down", "nearly_full"]
+NoticeKind = Literal[
+    "awaiting_approval", "outcome_unknown", "frozen", "sink_down", "nearly_full", "checkpoint_failed"
+]
 Role = Literal["owner", "host", "approver", "reviewer", "operator"]
 
 

@@ -172,6 +172,16 @@ _STATES: Final = (
     ),
     _row("created", _E.DONE, 201, _N.STOP, "The issuer is ready."),
     _row("found", _E.DONE, 200, _N.STOP, "This is what is on record."),
+    _row("proved", _E.DONE, 201, _N.STOP, "The proof is written."),
+    _row("verified", _E.DONE, 200, _N.STOP, "What was signed is what is here."),
+    _row(
+        "not_anchored",
+        _E.UNAVAILABLE,
+        409,
+        _N.TELL_A_PERSON,
+        "This is not proven: no checkpoint that counts is over it.",
+    ),
+    _row("tampered", _E.UNAVAILABLE, 409, _N.TELL_A_PERSON, "This is not what was signed."),
     _row(
         "fault",
         _E.OUR_FAULT,

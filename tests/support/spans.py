@@ -90,6 +90,7 @@ SAMPLES: dict[str, AttributeValue] = {
     "permit.filter.digest": "7d" * 32,
     "permit.file.digest": "8d" * 32,
     "permit.count": 12,
+    "permit.looked_ms": 1,
     "permit.collected": ("eff_" + "2" * 32,),
     "permit.forgotten": 3,
     "permit.clock.before_ms": START_MS - 60_000,

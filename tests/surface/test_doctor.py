@@ -34,10 +34,13 @@ WITH_CREDENTIAL = 'http = { method = "POST", bearer = "crm_token", '
 DEPENDENT = {
     "packages": {"engine", "spans", "sqlite", "profile", "unserved", "policies", "operations", "time_zones",
                  "credentials", "keys", "ledger", "ledger_folder", "file_system", "space", "capacity", "protected",
-                 "clock", "sinks", "anchor", "admissions", "stops", "notices", "revision"},
-    "profile": {"unserved", "policies", "operations", "capacity", "notices"},
-    "keys": {"ledger", "capacity", "protected", "clock", "sinks", "anchor", "admissions", "stops", "revision"},
-    "ledger": {"capacity", "clock", "sinks", "anchor", "admissions", "stops", "revision"},
+                 "clock", "sinks", "anchor", "admissions", "stops", "notices", "revision",
+                 "checkpoints", "checkpoint_copies"},
+    "profile": {"unserved", "policies", "operations", "capacity", "notices", "checkpoint_copies"},
+    "keys": {"ledger", "capacity", "protected", "clock", "sinks", "anchor", "admissions", "stops", "revision",
+             "checkpoints", "checkpoint_copies"},
+    "ledger": {"capacity", "clock", "sinks", "anchor", "admissions", "stops", "revision", "checkpoints",
+               "checkpoint_copies"},
 }  # fmt: skip
 """What may not be judged where another check is not well."""
 

@@ -55,7 +55,11 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value is not None]
 
 
-_TOLD_ELSEWHERE: Final = {"timeline", "stats", "blocked", "revisions", "changes", "too_late_count", "note"}
+_TOLD_ELSEWHERE: Final = {
+    *("timeline", "stats", "blocked", "revisions", "changes", "too_late_count"),
+    *("rows", "unknowns", "unused", "denied_then_done", "answers", "cursor", "more", "totals", "recorded"),
+    *("text", "not_recorded_yet", "population", "numbers", "note", "verification"),
+}
 """What stands in lines for people, or in the sentence, already."""
 
 
@@ -253,6 +257,24 @@ def show(answer: Answer, *, as_json: bool) -> None:
         click.echo(json.dumps(answer.as_json()))
     else:
         click.echo(render(answer))
+
+
+def show_text(answer: Answer, text: str) -> None:
+    """Print what an answer has as one text, byte for byte; what else it says goes to standard error.
+
+    On a terminal what it would act on, or hide, is escaped as in JSON.
+    """
+    if sys.stdout.isatty():
+        text = "".join(char if char.isprintable() or char in "\r\n" else _escaped(char) for char in text)
+    click.echo(text, nl=False, color=True)  # or it would take out what looks like colour
+    if answer.more.get("more"):
+        click.echo(f"more: go on with --after {answer.more['cursor']}", err=True)
+    if answer.say not in {"", CODES[answer.code].say}:
+        click.echo(plain_text(answer.say), err=True)
+
+
+def _escaped(char: str) -> str:
+    return json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f"
 
 
 def show_trouble(code: str, message: str, *, as_json: bool) -> Exit:

@@ -14,7 +14,7 @@ import pytest
 from issuer import Issuer
 from ledger.model import EffectId
 from ledger.noise import BURST_MAX, CALLER_BURST_MAX, INTERVAL_MS, NOBODY_BURST_MAX
-from ledger.sqlite.tally_file import NAME
+from ledger.sqlite.noise_file import NAME
 from tests.support.bounded import holdings, with_bounds
 from tests.support.callers import HOST, opened_shop
 from tests.support.cases import Clock, length, state_of, trail
@@ -233,7 +233,7 @@ def test_a_process_that_is_killed_in_the_flood_leaves_a_ledger_that_goes_on(made
     assert issuer_here("--json", "ledger", "check", at=made.folder).code == "found"
 
 
-# ------------------------------------------------------------------------------- the tally grants nothing
+# ------------------------------------------------------------------------------- the noise grants nothing
 
 
 def _garbage(file: Path) -> None:

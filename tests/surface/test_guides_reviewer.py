@@ -1,6 +1,5 @@
 """The guide "Review the trail", followed word by word at a terminal, from the reviewer's seat to an outsider's."""
 
-import os
 import re
 from pathlib import Path
 
@@ -36,4 +35,4 @@ def test_a_reviewer_follows_the_guide_word_by_word(tmp_path: Path) -> None:
     proven = re.search(r"proven: spans 1 to (\d+)", verified.screen)
     assert proven is not None
     assert int(proven[1]) == report["tree"]["size"]
-    assert os.stat(home / "trail.jsonl").st_mode & 0o077 == 0
+    assert (home / "trail.jsonl").stat().st_mode & 0o077 == 0

@@ -95,15 +95,40 @@ def _kind(line: bytes) -> bytes:
     return line[begin : line.find(b'"', begin)]
 
 
+class _Learned:
+    """The forms of bodies that were read so far, and patterns of the frequent ones."""
+
+    def __init__(self) -> None:
+        """Know none."""
+        self.patterns: dict[bytes, list[re.Pattern[bytes]]] = {}
+        self._seen: Counter[tuple[bytes, str]] = Counter()
+
+    def learn(self, kind: bytes, document: dict[str, Any]) -> None:
+        """Count the form of a body that was read, is canonical, and is what its line says."""
+        form = _form(document, ())
+        is_new = (kind, form) not in self._seen
+        if not form.isascii() or (is_new and len(self._seen) >= FORMS_MAX):
+            return
+        self._seen[kind, form] += 1
+        if self._seen[kind, form] == LEARNED_AFTER:
+            whole = (
+                '\\{"epoch":(?:0|[1-9][0-9]{0,15}+),"lane":0,"leaf":"([0-9a-f]{64})",'
+                f'"sequence":([1-9][0-9]{{0,15}}+),"span":{form}\\}}'
+            )
+            self.patterns.setdefault(kind, []).append(re.compile(whole.encode("ascii")))
+
+
+_LEARNED: Final = _Learned()
+"""Of whatever trail this process verifies: a form is about bytes, and not about whose they are."""
+
+
 class LineForms:
-    """The forms of the bodies of one ledger that were read so far, and patterns of the frequent ones."""
+    """What the lines of one ledger are held against."""
 
     def __init__(self, ledger_id: str) -> None:
-        """Know none."""
+        """Hold them against this ledger."""
         self._ledger_id = ledger_id
         self._ledger = ledger_id.encode()
-        self._seen: Counter[tuple[bytes, str]] = Counter()
-        self._patterns: dict[bytes, list[re.Pattern[bytes]]] = {}
 
     def holds(self, line: bytes, *, leaf: bytes, epoch: int, sequence: int) -> bool:
         """Say whether a line without its newline is the one that an issuer wrote for its body, at that place.
@@ -117,7 +142,7 @@ class LineForms:
         kind, spelled = _kind(line), leaf.hex().encode()
         number, turn = b"%d" % sequence, b"%d" % epoch
         said = (spelled, number, turn, b"0", self._ledger, number, kind, b"permit." + kind)
-        for pattern in self._patterns.get(kind, ()):
+        for pattern in _LEARNED.patterns.get(kind, ()):
             found = pattern.fullmatch(line)
             if found is not None:
                 # An epoch begins with a restore and with nothing else; that line is read by whoever joins epochs.
@@ -131,13 +156,12 @@ class LineForms:
         try:
             document = body_document(match[4])
             says = self.says(document)
-            form = _form(document, ())
         except READ_FAULTS:
             return False
         name = document["attributes"]["permit.transition"]
         if says != (epoch, sequence) or name == EPOCH_BEGINS:
             return False
-        self._learn(kind, form)
+        _LEARNED.learn(kind, document)
         return True
 
     def says(self, document: dict[str, Any]) -> tuple[int, int]:
@@ -156,15 +180,3 @@ class LineForms:
         if {type(epoch), type(lane), type(sequence)} != {int} or lane != 0:
             raise ValueError("the body does not say where it stands")
         return epoch, sequence
-
-    def _learn(self, kind: bytes, form: str) -> None:
-        is_new = (kind, form) not in self._seen
-        if not form.isascii() or (is_new and len(self._seen) >= FORMS_MAX):
-            return
-        self._seen[kind, form] += 1
-        if self._seen[kind, form] == LEARNED_AFTER:
-            whole = (
-                '\\{"epoch":(?:0|[1-9][0-9]{0,15}+),"lane":0,"leaf":"([0-9a-f]{64})",'
-                f'"sequence":([1-9][0-9]{{0,15}}+),"span":{form}\\}}'
-            )
-            self._patterns.setdefault(kind, []).append(re.compile(whole.encode("ascii")))

@@ -77,7 +77,8 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
             _MODE | _named("sink.name", "sink.kind", "sink.location_digest"), _named("reason")
         ),
         TransitionName.SINK_REPLACED: _shape(
-            _MODE | _named("sink.name", "sink.kind", "sink.location_digest", "sink.upto"), _named("reason")
+            _MODE | _named("sink.name", "sink.kind", "sink.location_digest", "sink.upto"),
+            _named("reason", "sink.leaf"),
         ),
         TransitionName.SINK_QUARANTINED: _shape(
             _MODE | _named("sink.name", "sink.from", "sink.upto", "reason"), frozenset()
@@ -189,7 +190,7 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
         TransitionName.CONTENT_SHOWN: _shape(_EFFECT | _named("fields", "reason"), _ABOUT),
         TransitionName.OBSERVED: _shape(
             _MODE | _named("caller", "command", "count"),
-            _ABOUT | _named("policy.ids", "bundle.digest", "engine"),
+            _ABOUT | _named("policy.ids", "bundle.digest", "engine", "filter.digest", "reason", "looked_ms"),
         ),
         TransitionName.EFFECT_OBLIGED: _shape(_EFFECT | _named("obligations"), _ABOUT),
         TransitionName.OBLIGATION_DONE: _shape(_EFFECT | _named("obligation", "late"), _ABOUT),
@@ -218,7 +219,7 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
         TransitionName.AUDIT_EXPORTED: _shape(
             _MODE | _named("command", "format", "count"),
             _named("filter.digest", "file.digest", "base.sequence", "reason", "tree.size", "tree.root")
-            | _named("policy.ids", "bundle.digest", "engine"),
+            | _named("policy.ids", "bundle.digest", "engine", "looked_ms"),
         ),
         TransitionName.AUDIT_ARCHIVED: _shape(
             _MODE | _named("base.epoch", "base.sequence", "tree.root", "file.digest", "count"),

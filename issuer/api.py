@@ -13,7 +13,10 @@ from typing import Self
 from audit import Sink
 from issuer import commands
 from issuer.activation import activate_first
+from issuer.api_audit import AuditHandle
 from issuer.api_checkpoints import CheckpointCommands
+from issuer.api_hash import HashHandle
+from issuer.api_sinks import SinkCommands
 from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.commands.task_scope import ScopeAsk
@@ -22,6 +25,7 @@ from issuer.desk import Desk
 from issuer.drafts import differing_files
 from issuer.flow.prepare import Ask
 from issuer.flow.reference import Restated
+from issuer.looks import record_waiting
 from issuer.operations.admitted_code import Factory
 from issuer.places import Places
 from issuer.terms import CurrentTerms
@@ -32,7 +36,7 @@ from ledger.port import SpanRecorder
 from ledger.timekeeping import Uptime
 
 
-class Issuer(CheckpointCommands):
+class Issuer(AuditHandle, CheckpointCommands, HashHandle, SinkCommands):
     """One open issuer, its commands as methods."""
 
     @classmethod
@@ -76,6 +80,8 @@ class Issuer(CheckpointCommands):
         first = None if reading else partial(activate_first, places, house.ledger.beneath, adapters)
         current = CurrentTerms(house, places, adapters, first=first)
         caller = local_caller(house.profile)
+        if not reading:
+            record_waiting(house)
         return cls(house, caller, current.house, lambda: current.trouble, token=token)
 
     def task_open(
@@ -383,10 +389,6 @@ class Issuer(CheckpointCommands):
         """List effects, in `states` where some are named."""
         return self._done("list", lambda visit: commands.list_effects(visit, states))
 
-    def timeline(self, effect: str) -> Answer:
-        """Show the whole story of one effect."""
-        return self._done("audit-timeline", lambda visit: commands.timeline_of(visit, effect))
-
     def draft(self) -> tuple[str, ...]:
         """Return the names of the owner's files on disk that are not as in the revision in force (POL-07)."""
         house = self._current()
@@ -404,10 +406,6 @@ class Issuer(CheckpointCommands):
         """List every revision of the owner's files that was put in force, newest first (POL-07)."""
         places = Places(Path(self._house.profile.where).absolute())
         return self._done("revisions", lambda visit: commands.revisions(visit, places))
-
-    def audit_changes(self) -> Answer:
-        """List every change of authority, oldest first (AUD-09)."""
-        return self._done("audit-changes", commands.audit_changes)
 
     @staticmethod
     def desk(profile: str | Path) -> Desk:

@@ -45,6 +45,7 @@ __all__ = [
     "failed_notices",
     "notify",
     "tell_awaiting",
+    "tell_checkpoint_failed",
     "tell_frozen",
     "tell_nearly_full",
     "tell_sink_down",
@@ -80,6 +81,7 @@ class NoticeKind(StrEnum):
     FROZEN = "frozen"
     SINK_DOWN = "sink_down"
     NEARLY_FULL = "nearly_full"
+    CHECKPOINT_FAILED = "checkpoint_failed"
 
 
 _OF_AN_EFFECT: Final = frozenset({NoticeKind.AWAITING_APPROVAL, NoticeKind.OUTCOME_UNKNOWN})
@@ -92,6 +94,9 @@ _SAYS: Final[Mapping[NoticeKind, str]] = {
     NoticeKind.FROZEN: "Something was frozen and admits nothing until it is thawed; see 'issuer audit'.",
     NoticeKind.SINK_DOWN: "A required audit sink does not answer, so nothing is sent; see 'issuer doctor'.",
     NoticeKind.NEARLY_FULL: "The ledger is nearly full; see 'issuer doctor' for what to do while everything works.",
+    NoticeKind.CHECKPOINT_FAILED: (
+        "A checkpoint of the audit was refused, or could not be signed or copied; see 'issuer doctor' soon."
+    ),
 }
 
 
@@ -152,6 +157,11 @@ def tell_frozen(house: House, reference: str | None) -> None:
 def tell_sink_down(house: House) -> None:
     """Tell that a required sink did not answer a probe."""
     notify(house, Notice(kind=NoticeKind.SINK_DOWN))
+
+
+def tell_checkpoint_failed(house: House) -> None:
+    """Tell that a checkpoint was refused, or that it or its copy could not be made (AUD-04)."""
+    notify(house, Notice(kind=NoticeKind.CHECKPOINT_FAILED))
 
 
 def tell_nearly_full(house: House) -> None:

@@ -67,6 +67,11 @@ class Places:
         return self.ledger_folder / "notices"
 
     @property
+    def looks(self) -> Path:
+        """Folder of looks that the ledger could not take yet, mode 0700 (AUD-06)."""
+        return self.ledger_folder / "looks"
+
+    @property
     def restoring(self) -> Path:
         """Folder in which a restore builds the ledger that takes the place of this one."""
         return self.ledger_folder / "restoring"
@@ -100,4 +105,13 @@ def audit_file(path: str, *, issuer: str, ledger_id: LedgerId) -> Path:
     folder = Path(path)
     if folder.is_absolute():
         return folder / AUDIT_FILE
-    return state_folder() / "permit-issuer" / f"{issuer}-{ledger_id[4:12]}" / folder / AUDIT_FILE
+    return _state_of(issuer, ledger_id) / folder / AUDIT_FILE
+
+
+def sink_folder(name: str, *, issuer: str, ledger_id: LedgerId) -> Path:
+    """Return where a new sink that another program keeps has its watermark: below the user's state folder."""
+    return _state_of(issuer, ledger_id) / "sinks" / name
+
+
+def _state_of(issuer: str, ledger_id: LedgerId) -> Path:
+    return state_folder() / "permit-issuer" / f"{issuer}-{ledger_id[4:12]}"

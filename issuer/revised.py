@@ -34,7 +34,10 @@ FACTS: Final = frozenset(
 
 
 UNRULED: Final = frozenset(
-    {TransitionName.REFUSED, TransitionName.CONTENT_SHOWN, TransitionName.CLOCK_ACCEPTED}
+    {
+        *(TransitionName.REFUSED, TransitionName.CLOCK_ACCEPTED),
+        *(TransitionName.CONTENT_SHOWN, TransitionName.OBSERVED, TransitionName.AUDIT_EXPORTED),
+    }
 )
 """What else is recorded while no revision was ever in force: a no, a look, and that the clock is right again."""
 

@@ -3,15 +3,17 @@
 Rules: AUD-09 (changes of authority are a question of their own), POL-07, AUD-05 (each span is held against its row).
 `ledger.authority` says which those are, and the ledger has an index of them, so that a long trail costs nothing here
 (LED-07). They are read page by page.
-Next: `issuer.commands.revisions` shows them.
+Next: `issuer.commands.auditing` and `issuer.commands.revisions` show them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from audit import TimelineEntry, entry_of, readable_line
+from audit.queries import Found, Question, found_of
 from issuer.clock import instant_text
+from issuer.sheets import SPAN_COLUMNS, Sheet
 from ledger.model import InstantMs
 from ledger.port import View
 from ledger.transitions import AttributeValue, SpanRow, TransitionName
@@ -26,6 +28,7 @@ _SHOWN: Final = frozenset(
         *("permit.revision.activated", "permit.revision.before", "permit.files", "permit.reason"),
         *("permit.stop", "permit.credential", "permit.key.id", "permit.key.fingerprint", "permit.signer"),
         *("permit.sink.name", "permit.sink.kind", "permit.count", "permit.clock.before_ms"),
+        *("permit.sink.from", "permit.sink.upto", "permit.base.epoch", "permit.base.sequence"),
         *("permit.schema.from", "permit.schema.to"),
     }
 )
@@ -64,6 +67,11 @@ class Changed:
         return str(self._said("permit.reason", "-"))
 
     @property
+    def mode(self) -> str:
+        """The mode that it was made in; empty where its span does not say."""
+        return str(self._said("permit.mode", ""))
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The owner's files that changed with it."""
         files = self._said("permit.files", ())
@@ -95,6 +103,7 @@ class Changed:
             "at": instant_text(self.entry.at_ms),
             "name": self.entry.name,
             "by": self.by,
+            "mode": self.mode,
             "attributes": {
                 name: list(value) if isinstance(value, tuple) else value
                 for name, value in self.entry.attributes.items()
@@ -108,7 +117,44 @@ def authority_changes(view: View) -> tuple[Changed, ...]:
     Raises:
         LedgerCorrupt: a span is not what was recorded.
     """
-    return tuple(Changed(entry=entry_of(row)) for row in _rows(view, None))
+    return tuple(Changed(entry=entry_of(row)) for row in _rows(view))
+
+
+def changes_sheet(view: View, question: Question) -> tuple[Sheet, int | None]:
+    """Return one page of the changes of authority in a period, and the cursor behind it.
+
+    Where the mode is another one than at the change before it in the page, the line says so.
+
+    Raises:
+        LedgerCorrupt: as `authority_changes`.
+    """
+    found: list[Found] = []
+    cursor = None
+    for row in _rows(view, None, after=question.after, since_ms=question.wanted.since_ms):
+        until = question.wanted.until_ms
+        if until is not None and row.at_ms >= until:
+            break
+        if len(found) == question.limit:
+            cursor = found[-1].sequence
+            break
+        found.append(found_of(row))
+    changes = [Changed(entry=one.entry) for one in found]
+    sheet = Sheet(
+        rows=[one.as_json() for one in changes],
+        lines=[*_lines(changes)],
+        columns=SPAN_COLUMNS,
+        spans=tuple(found),
+        of_spans=True,
+    )
+    return sheet, cursor
+
+
+def _lines(changes: Sequence[Changed]) -> Iterator[str]:
+    before = ""
+    for one in changes:
+        moved = before and one.mode and one.mode != before
+        yield f"{one.line()}  mode={before} -> {one.mode}" if moved else one.line()
+        before = one.mode or before
 
 
 def activations(view: View) -> tuple[Changed, ...]:
@@ -130,11 +176,18 @@ def activations_before(view: View, sequence: int, *, limit: int) -> Iterator[Cha
     yield from (Changed(entry=entry_of(row)) for row in found)
 
 
-def _rows(view: View, name: TransitionName | None) -> Iterator[SpanRow]:
-    after = 0
+def _rows(
+    view: View,
+    name: TransitionName | None = None,
+    *,
+    after: int = 0,
+    since_ms: InstantMs | None = None,
+) -> Iterator[SpanRow]:
+    if since_ms is not None:
+        after = max(after, view.sequence_at(since_ms) - 1)
     while rows := view.changes(after, limit=PAGE_ROWS, name=name):
         yield from rows
         after = rows[-1].position.sequence
 
 
-__all__ = ["Changed", "activations", "activations_before", "authority_changes"]
+__all__ = ["Changed", "activations", "activations_before", "authority_changes", "changes_sheet"]

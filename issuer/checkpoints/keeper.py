@@ -8,7 +8,8 @@ Rules:
    not wait; another process may have been quicker, which is seen before anything is signed.
 3. Closing waits for that thread, `CLOSE_S` at most. A process that had the issuer open for `LONG_MS` and wrote signs as
    it closes (`shutdown`), within the same time; a command's own process leaves that to the schedule.
-4. What fails is tried again with the first command after `AGAIN_S`; it changes no answer, and `issuer doctor` tells it.
+4. What fails is tried again with the first command after `AGAIN_S`; it changes no answer. People are told as the owner
+   declared (`checkpoint_failed`), and `issuer doctor` tells whoever asks.
 So `every` is kept while commands are given. What a process wrote before it went quiet is signed with the next command
 of anybody, or as it closes.
 Next: `issuer.checkpoints.signing`.
@@ -19,10 +20,12 @@ import time
 from contextlib import suppress
 from typing import Final
 
+from issuer.checkpoints.errors import CheckpointUnavailable
 from issuer.checkpoints.folder import checkpoint_folder
 from issuer.checkpoints.memory import Remembered
 from issuer.checkpoints.signing import Reason, recall, sign
 from issuer.house import House
+from issuer.notifying import tell_checkpoint_failed
 from ledger.errors import Fault
 from ledger.model import InstantMs
 
@@ -57,13 +60,16 @@ class Keeper:
         """Sign what is due, in a thread; returns at once and raises nothing."""
         if house.late_bundle is not None or not house.ledger.reached.sequence:
             return
-        with suppress(Fault, OSError), self._guard:
-            self._house = house
-            if self._is_closed or self._is_busy() or time.monotonic() < self._not_before_s:
-                return
-            reason = self._due(house)
-            if reason is not None:
-                self._start(house, reason)
+        try:
+            with self._guard:
+                self._house = house
+                if self._is_closed or self._is_busy() or time.monotonic() < self._not_before_s:
+                    return
+                reason = self._due(house)
+                if reason is not None:
+                    self._start(house, reason)
+        except (Fault, OSError):
+            self._failed(house)
 
     def end(self) -> None:
         """Let a signing end, and sign once more where this process is to; returns within `CLOSE_S`."""
@@ -123,11 +129,18 @@ class Keeper:
             made = sign(
                 house, reason, wait_s=0.0, is_done=lambda memory: self._was_done(memory, house, reason)
             )
-        except Exception:  # noqa: BLE001 - nobody waits for it, and whatever broke must not break an answer
-            self._not_before_s = time.monotonic() + AGAIN_S
+        except Exception as fault:  # noqa: BLE001 - nobody waits for it, and whatever broke must not break an answer
+            if not isinstance(fault, CheckpointUnavailable) or fault.reason != "busy":
+                self._failed(house)
             return
         if made is not None:
             self._last = made.kept.size, made.at_ms
+            if made.copies.trouble:
+                tell_checkpoint_failed(house)
+
+    def _failed(self, house: House) -> None:
+        self._not_before_s = time.monotonic() + AGAIN_S
+        tell_checkpoint_failed(house)
 
     def _was_done(self, memory: Remembered, house: House, reason: Reason) -> bool:
         """Take note of what is remembered by now, and say whether what was due is done."""

@@ -45,12 +45,12 @@ def standing(folder: Path, elsewhere: Path | None, ledger: Ledger, ring: KeyRing
         with opened_folder(folder) as opened:
             memory = remembered(opened, ledger.ledger_id, RingAuthenticator(ring))
             notes = Notes(opened, ring, ledger.ledger_id)
-            bounds = bounds_known(notes, elsewhere, ring, ledger.ledger_id)
+            bounds = bounds_known(notes, elsewhere, ring, ledger.ledger_id, wait_s=ELSEWHERE_S)
             return _held(ledger, memory, bounds, Proof(memory, bounds, before(notes)))
     except Flaw as flaw:
         if flaw.fault is not StorageFault.MISSING or flaw.name:
             raise unavailable(flaw.fault, folder / flaw.name) from None
-    bounds = bounds_known(None, elsewhere, ring, ledger.ledger_id)
+    bounds = bounds_known(None, elsewhere, ring, ledger.ledger_id, wait_s=ELSEWHERE_S)
     return _held(ledger, memory, bounds, Proof(memory, bounds, lambda _epoch, _size: None))
 
 

@@ -13,7 +13,7 @@ Next: `issuer.checkpoints.keeper`, when this is done by itself.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -38,6 +38,8 @@ from ledger.port import Verdict, View
 from ledger.transitions import AttributeValue, Transition, TransitionName
 
 __all__ = [
+    "DEMANDED_S",
+    "ELSEWHERE_S",
     "Made",
     "Reason",
     "before",
@@ -53,8 +55,14 @@ __all__ = [
 
 T = TypeVar("T")
 
-ELSEWHERE_S: Final = 2.0
-"""Seconds that a folder elsewhere has, each time: what hangs there keeps neither the signing nor a caller."""
+ELSEWHERE_S: Final = 0.7
+"""Seconds that a folder elsewhere has, twice in a signing: what hangs there keeps neither that nor a process that ends.
+
+A local disk takes a hundredth of it. What is slower goes on in its thread for as long as the process does.
+"""
+
+DEMANDED_S: Final = 5.0
+"""The same where a person waits for the copies to be made."""
 
 
 NO_COPIES: Final = Copies()
@@ -103,12 +111,14 @@ def sign(
     reason: Reason,
     *,
     wait_s: float,
+    elsewhere_s: float = ELSEWHERE_S,
     said: Mapping[str, AttributeValue] = MappingProxyType({}),
     is_done: Callable[[Remembered], bool] = lambda _memory: False,
 ) -> Made | None:
     """Sign a checkpoint of everything that the ledger holds; return None where `is_done` says that it was just done.
 
-    `wait_s` is how long to wait for another process that signs; `said` is what else the span carries.
+    `wait_s` is how long to wait for another process that signs, `elsewhere_s` for a folder elsewhere, each time; `said`
+    is what else the span carries.
 
     Raises:
         CheckpointRefused: the ledger contradicts what was signed before.
@@ -125,10 +135,12 @@ def sign(
         memory = remembered(opened, ledger_id, RingAuthenticator(house.ring))
         if memory is not None and is_done(memory):
             return None
-        made = _Signing(house, opened, notes, memory, dict(said)).made(reason, folder, elsewhere)
+        bounds = bounds_known(notes, elsewhere, house.ring, ledger_id, wait_s=elsewhere_s)
+        made = _Signing(house, opened, notes, memory, dict(said)).made(reason, folder, bounds)
     if elsewhere is None:
         return made
-    return replace(made, copies=carried(folder, elsewhere, house.ring, ledger_id))  # 6
+    copies = carried(folder, elsewhere, house.ring, ledger_id, wait_s=elsewhere_s)  # 6
+    return replace(made, copies=copies)
 
 
 def copies_folder(house: House) -> Path | None:
@@ -142,14 +154,14 @@ def named_folder(profile: Profile, places: Places) -> Path | None:
     return None if wanted is None or wanted.copy_to is None else places.folder / wanted.copy_to
 
 
-def carried(folder: Path, elsewhere: Path, ring: KeyRing, ledger_id: LedgerId) -> Copies:
-    """Copy what is missing elsewhere, within `ELSEWHERE_S`; what fails is told and blocks nothing."""
+def carried(folder: Path, elsewhere: Path, ring: KeyRing, ledger_id: LedgerId, *, wait_s: float) -> Copies:
+    """Copy what is missing elsewhere, within `wait_s`; what fails is told and blocks nothing."""
 
     def carry() -> Copies:
         with opened_folder(folder) as opened:
             return copied(Notes(opened, ring, ledger_id), elsewhere, ledger_id)
 
-    return within(ELSEWHERE_S, carry) or Copies(folder=str(elsewhere), trouble="slow")
+    return within(wait_s, carry) or Copies(folder=str(elsewhere), trouble="slow")
 
 
 def recall(folder: Path, ring: KeyRing, ledger_id: LedgerId) -> Remembered | None:
@@ -171,11 +183,11 @@ def renew(house: House) -> None:
     """Sign with the key that is active now, where anything was signed before; what stands in the way is told later."""
     with suppress(Fault, OSError):
         if recall(checkpoint_folder(house.ledger), house.ring, house.ledger.ledger_id) is not None:
-            sign(house, Reason.DEMANDED, wait_s=ELSEWHERE_S)
+            sign(house, Reason.DEMANDED, wait_s=DEMANDED_S)
 
 
 def bounds_known(
-    notes: Notes | None, elsewhere: Path | None, ring: KeyRing, ledger_id: LedgerId
+    notes: Notes | None, elsewhere: Path | None, ring: KeyRing, ledger_id: LedgerId, *, wait_s: float
 ) -> list[Bound]:
     """Return the newest note that is kept, and the newest copy elsewhere, if that answers in time.
 
@@ -184,7 +196,7 @@ def bounds_known(
         Flaw: it is no private file.
     """
     found = [] if notes is None else [_bound(notes, kept) for kept in notes.kept()[-1:]]
-    copy = None if elsewhere is None else within(ELSEWHERE_S, lambda: newest_copy(elsewhere, ring, ledger_id))
+    copy = None if elsewhere is None else within(wait_s, lambda: newest_copy(elsewhere, ring, ledger_id))
     if copy is not None:
         found.append(Bound(epoch=copy[0].epoch, size=copy[1].size, root=copy[1].root))
     return found
@@ -239,9 +251,9 @@ class _Signing:
         self._memory = memory
         self._said = said
 
-    def made(self, reason: Reason, folder: Path, elsewhere: Path | None) -> Made:
-        """Return the newest checkpoint of what is proven now; steps 2 to 5."""
-        proven, now = self._proven(elsewhere)  # 2
+    def made(self, reason: Reason, folder: Path, bounds: Sequence[Bound]) -> Made:
+        """Return the newest checkpoint of what is proven now to go on from `bounds`; steps 2 to 5."""
+        proven, now = self._proven(bounds)  # 2
         self._house.observe("checkpoint_proven")
         memory = self._memory
         if memory is not None and not proven.has_left:
@@ -256,11 +268,10 @@ class _Signing:
         )
         return self._signed(wanted, folder, has_left=proven.has_left)
 
-    def _proven(self, elsewhere: Path | None) -> tuple[Proven, InstantMs]:
+    def _proven(self, bounds: Sequence[Bound]) -> tuple[Proven, InstantMs]:
         house = self._house
         if house.ledger.damage is not None:
             raise house.ledger.damage
-        bounds = bounds_known(self._notes, elsewhere, house.ring, house.ledger.ledger_id)
         proof = Proof(self._memory, bounds, before(self._notes))
         house.ledger.read(
             proof.of

@@ -9,7 +9,7 @@ from typing import Final
 from issuer import answering
 from issuer.checkpoints.errors import CheckpointRefused
 from issuer.checkpoints.notes import Copies, vkeys
-from issuer.checkpoints.signing import Made, Reason, sign
+from issuer.checkpoints.signing import DEMANDED_S, Made, Reason, sign
 from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.flow import spans
@@ -43,7 +43,13 @@ def audit_checkpoint(visit: Visit) -> Answer:
 
     def run() -> Answer:
         try:
-            made = sign(visit.house, Reason.DEMANDED, wait_s=WAIT_S, said=spans.common(visit))
+            made = sign(
+                visit.house,
+                Reason.DEMANDED,
+                wait_s=WAIT_S,
+                elsewhere_s=DEMANDED_S,
+                said=spans.common(visit),
+            )
         except CheckpointRefused as no:
             raise RefusedError(RefusalCode.CHECKPOINT_REFUSED, field=no.reason, say=no.message) from None
         if made is None:

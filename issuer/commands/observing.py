@@ -2,7 +2,7 @@
 
 Whoever may not reads "not found", by the path of a missing effect. A look at what is one's own is neither asked about
 nor recorded. A tombstone is its caller's alone: what it would need to be asked about went with the effect.
-Next: `issuer.commands.looking` shows.
+Next: `issuer.looks`; `issuer.commands.looking` shows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,8 @@ from issuer.commands.roles import OBSERVE, act_attributes, decided, is_asked
 from issuer.flow import spans
 from issuer.flow.reference import effect_reference, find_effect
 from issuer.house import Visit
-from ledger.changes import Step
-from ledger.model import Effect, InstantMs
-from ledger.port import Verdict, View
+from issuer.looks import on_record
+from ledger.model import Effect
 from ledger.transitions import AttributeValue
 
 
@@ -58,9 +57,4 @@ def _observes(visit: Visit) -> bool:
 
 
 def _record(visit: Visit, effect: Effect | None, count: int, said: Mapping[str, AttributeValue]) -> None:
-    step = Step(transition=spans.observed(visit, effect, count=count, **said))
-
-    def decide(_view: View, _now: InstantMs) -> Verdict[None]:
-        return Verdict(value=None, steps=(step,))
-
-    visit.house.ledger.transact(decide)
+    on_record(visit, spans.observed(visit, effect, count=count, **said))

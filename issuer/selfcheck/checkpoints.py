@@ -60,6 +60,7 @@ def copies(known: Known) -> Iterator[Finding]:
     """Say whether every checkpoint has its copy, where the owner wants one."""
     from issuer.checkpoints.looking import copies_standing
 
+    known.the_profile()
     folder, elsewhere = _folders(known)
     if elsewhere is None:
         says = "No folder for copies of checkpoints is declared."
@@ -88,7 +89,8 @@ def _folders(known: Known) -> tuple[Path, Path | None]:
     from issuer.checkpoints.folder import checkpoint_folder
     from issuer.checkpoints.signing import named_folder
 
-    return checkpoint_folder(known.the_ledger()), named_folder(known.the_profile(), known.places)
+    folder, profile = checkpoint_folder(known.the_ledger()), known.profile
+    return folder, None if profile is None else named_folder(profile, known.places)
 
 
 def _newest(known: Known, found: "Standing") -> Finding:
@@ -103,6 +105,6 @@ def _newest(known: Known, found: "Standing") -> Finding:
         f"The newest checkpoint holds {memory.tree.size} spans, of {instant_text(memory.at_ms)} "
         f"({age_ms // _MINUTE_MS} minutes ago); {newer} newer."
     )
-    wanted = known.the_profile().audit.checkpoint
+    wanted = None if known.profile is None else known.profile.audit.checkpoint
     is_late = wanted is not None and found.newer > 1 and age_ms > _OVERDUE_TIMES * wanted.every_ms
     return Finding(check="checkpoints", ok=True, says=says, next=_DEMAND if is_late else "")

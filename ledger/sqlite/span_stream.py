@@ -15,9 +15,8 @@ from ledger.port import SpanColumns
 from ledger.sqlite.check_ground import UNREADABLE
 from ledger.sqlite.connection import DatabaseError, as_fault, open_database
 from ledger.sqlite.span_rows import span_batches
-from ledger.sqlite.store import journal_mode
 
-__all__ = ["SpanStream", "open_span_stream"]
+__all__ = ["SpanStream", "open_leaf_stream", "open_span_stream"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,28 +30,64 @@ class SpanStream:
 
 @contextmanager
 def open_span_stream(path: Path) -> Iterator[SpanStream]:
-    """Give the spans of the ledger at `path`; the snapshot ends with the block.
+    """Give the spans of the ledger at `path`, or of a copy of one; the snapshot ends with the block.
 
     Raises:
-        LedgerUnavailable, LedgerCorrupt: it cannot be read, or a row was never written there.
+        LedgerUnavailable, LedgerCorrupt: it cannot be read; `batches` raise them as well.
     """
-    raw = open_database(path, journal_mode=journal_mode(), read_only=True)
+    with _snapshot(path) as raw:
+        with _as_faults():
+            found = raw.execute("SELECT ledger_id FROM ledger WHERE one = 1").fetchone()
+            count = raw.execute("SELECT count(*) FROM spans").fetchone()[0]
+        if found is None:
+            raise LedgerCorrupt("no_ledger", "The ledger does not say which one it is.")
+        yield SpanStream(ledger_id=str(found[0]), count=count, batches=_batches(raw))
+
+
+@contextmanager
+def open_leaf_stream(path: Path, size: int) -> Iterator[Iterator[bytes]]:
+    """Give the leaf hashes of the first `size` spans as their rows say them; the snapshot ends with the block.
+
+    Whoever takes them holds the root over them against one that was signed: a row may say anything.
+
+    Raises:
+        LedgerUnavailable, LedgerCorrupt: as `open_span_stream`.
+    """
+    with _snapshot(path) as raw:
+        yield _leaves(raw, size)
+
+
+@contextmanager
+def _snapshot(path: Path) -> Iterator[Any]:
+    raw = open_database(path, journal_mode=None, read_only=True)
     try:
-        raw.execute("BEGIN")
-        found = raw.execute("SELECT ledger_id FROM ledger WHERE one = 1").fetchone()
-        count = raw.execute("SELECT count(*) FROM spans").fetchone()[0]
-        yield SpanStream(ledger_id=str(found[0]), count=count, batches=_whole(raw))
-    except DatabaseError as fault:
-        raise as_fault(fault) from None
-    except UNREADABLE:
-        raise LedgerCorrupt("unreadable", "The ledger holds rows that were never written there.") from None
+        with _as_faults():
+            raw.execute("BEGIN")
+        yield raw
     finally:
         raw.close()
 
 
-def _whole(raw: Any) -> Iterator[Sequence[SpanColumns]]:  # noqa: ANN401 - untyped driver
-    """Give all batches, and refuse at the end where policies name spans that are not there."""
+@contextmanager
+def _as_faults() -> Iterator[None]:
+    try:
+        yield
+    except DatabaseError as fault:
+        raise as_fault(fault) from None
+    except UNREADABLE:
+        raise LedgerCorrupt("unreadable", "The ledger holds rows that were never written there.") from None
+
+
+def _batches(raw: Any) -> Iterator[Sequence[SpanColumns]]:  # noqa: ANN401 - untyped driver
+    """Yield the rows, each with its policies; refuse at the end where policies name spans that are not there."""
     strays: list[int] = []
-    yield from span_batches(raw, strays.append)
+    with _as_faults():
+        yield from span_batches(raw, strays.append)
     if strays:
-        raise LedgerCorrupt("span_policies", "The ledger names policies of spans that are not there.")
+        raise LedgerCorrupt("span_policies", "A row names a policy of a span that is not there.")
+
+
+def _leaves(raw: Any, size: int) -> Iterator[bytes]:  # noqa: ANN401 - untyped driver
+    with _as_faults():
+        for (leaf,) in raw.execute("SELECT leaf FROM spans WHERE sequence <= ? ORDER BY sequence", (size,)):
+            yield leaf

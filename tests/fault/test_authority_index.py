@@ -24,7 +24,7 @@ from tests.support.old_release import NUMBERS, old_issuer
 from tests.support.upgrading import opened
 
 BATCH = 5_000
-SPANS = 100_000
+SPANS = 20_000
 RETURNED = 20
 STEPS_PER_ROW = 60
 """Steps of SQLite's machine for one row of ten columns that is found, with what every query costs shared out."""

@@ -46,8 +46,9 @@ def between_marks(calls: list[tuple[str, str]], marks: Path) -> list[list[str]]:
 
 @pytest.mark.spec("LED-01", "ADM-03", "AUD-02")
 @pytest.mark.skipif(not can_trace(), reason="strace is not here, or may not trace")
+@pytest.mark.parametrize("table", ["", 'checkpoint = { every = "1h" }\n'], ids=["", "with checkpoints"])
 def test_an_effect_in_a_warm_process_costs_three_syncs_of_the_ledger_and_two_of_the_sink(
-    tmp_path: Path,
+    tmp_path: Path, table: str
 ) -> None:
     """Request, admission and outcome are one sync each; the sink has one for the admission and one for the outcome.
 
@@ -55,7 +56,8 @@ def test_an_effect_in_a_warm_process_costs_three_syncs_of_the_ledger_and_two_of_
     """
     marks, trace = tmp_path / "marks", tmp_path / "trace"
     with Service(*[answer(201)] * (EFFECTS + 1)) as service:
-        made = standard_issuer(tmp_path / "f0", port=service.port)
+        changes = {"[person]": f"{table}[person]"}
+        made = standard_issuer(tmp_path / "f0", port=service.port, changes=changes)
         wanted = "trace=write," + ",".join(SYNCS)
         own = [
             sys.executable,

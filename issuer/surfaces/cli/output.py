@@ -55,7 +55,11 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
     return [(name, value) for name, value in facts if value is not None]
 
 
-_TOLD_ELSEWHERE: Final = {"timeline", "stats", "blocked", "revisions", "changes", "too_late_count", "note"}
+_TOLD_ELSEWHERE: Final = {
+    *("timeline", "stats", "blocked", "revisions", "changes", "too_late_count"),
+    *("rows", "unknowns", "unused", "denied_then_done", "answers", "cursor", "more", "totals", "recorded"),
+    *("text", "not_recorded_yet", "population", "numbers", "note", "verification"),
+}
 """What stands in lines for people, or in the sentence, already."""
 
 
@@ -117,9 +121,22 @@ def _key_lines(row: Mapping[str, Any]) -> list[str]:
     return [f"  {row['key']}  {row['state']}{since}: {row['serves']}; {permits}{counts}"]
 
 
+def _sink_lines(row: Mapping[str, Any]) -> list[str]:
+    """Return one sink: how it is, how far, and where."""
+    words = [row["kind"], row["class"], "required" if row["required"] else None]
+    far = "" if row["reached"] is None else f"; has {row['reached']}, lacks {row['behind']}"
+    why = f" ({row['reason']})" if row["reason"] else ""
+    since = f" since {row['failing_since']}" if row["failing_since"] else ""
+    kept = "".join(f"; not given {first} to {last}" for first, last in row["quarantined"])
+    head = f"  {row['sink']}  {row['state']}{why}{since}: {', '.join(filter(None, words))}{far}{kept}"
+    place = [f"      {row['location']}{' since ' + row['since'] if row['since'] else ''}"]
+    return [plain_text(line) for line in [head, *(place if row["location"] else [])]]
+
+
 _ROWS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[str]]]] = {
     "findings": _finding_lines,
     "keys": _key_lines,
+    "sinks": _sink_lines,
 }
 """What is told a row at a time, in lines of its own kind."""
 
@@ -253,6 +270,24 @@ def show(answer: Answer, *, as_json: bool) -> None:
         click.echo(json.dumps(answer.as_json()))
     else:
         click.echo(render(answer))
+
+
+def show_text(answer: Answer, text: str) -> None:
+    """Print what an answer has as one text, byte for byte; what else it says goes to standard error.
+
+    On a terminal what it would act on, or hide, is escaped as in JSON.
+    """
+    if sys.stdout.isatty():
+        text = "".join(char if char.isprintable() or char in "\r\n" else _escaped(char) for char in text)
+    click.echo(text, nl=False, color=True)  # or it would take out what looks like colour
+    if answer.more.get("more"):
+        click.echo(f"more: go on with --after {answer.more['cursor']}", err=True)
+    if answer.say not in {"", CODES[answer.code].say}:
+        click.echo(plain_text(answer.say), err=True)
+
+
+def _escaped(char: str) -> str:
+    return json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f"
 
 
 def show_trouble(code: str, message: str, *, as_json: bool) -> Exit:

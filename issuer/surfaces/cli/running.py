@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from issuer.surfaces.cli.options import Settings
-from issuer.surfaces.cli.output import show, show_trouble
+from issuer.surfaces.cli.output import show, show_text, show_trouble
 from issuer.wire.codes import Exit
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def explained(run: Callable[[], int], *, as_json: bool, goes_on: str = "") -> in
     except BundleRefused as fault:
         return trouble("malformed", f"The policies cannot be used.{goes_on}\n{fault}", as_json=as_json)
     except SetupError as fault:
-        code = "unsupported" if fault.reason in {"strict", "sinks_changed"} else "malformed"
+        code = "unsupported" if fault.reason == "strict" else "malformed"
         return trouble(code, fault.message, as_json=as_json)
     except EngineUnfit as fault:
         return trouble("fault", str(fault), as_json=as_json)
@@ -150,7 +150,7 @@ def run_with_issuer(
             answer = run(as_signed(issuer, run, settings.act))
             # Shown before anything is let go of: trouble in closing must not lose the answer of a send.
             if raw in answer.more and not settings.as_json:
-                click.echo(str(answer.more[raw]), nl=False)
+                show_text(answer, str(answer.more[raw]))
             else:
                 show(answer, as_json=settings.as_json)
             if notes and not settings.as_json:

@@ -1,0 +1,265 @@
+"""`audit verify`: a trail, or a proof, held against checkpoints and a key, without a profile and without an issuer.
+
+Rules: AUD-04, AUD-09. Key and checkpoints come from whoever verifies, and the key's name says of which ledger they are:
+nothing in the file can choose its own witness. The answer says in words up to where something is proven and what is
+not, and no more: that spans are as they were recorded, and not that what they tell is true.
+Next: `audit.verification`, `audit.trail_lines`, `audit.trail_rows`, `audit.proofs`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from audit.errors import NoteRefused, TrailUnreadable
+from audit.notes import NOTE_BYTES_MAX, Checkpoint, VerifierKey, ledger_origin, opened_checkpoint, read_vkey
+from audit.proofs import PROOF_BYTES_MAX, read_proof, verify_proof
+from audit.trail_lines import TrailFile, ledger_of, verify_files
+from audit.trail_rows import verify_rows
+from audit.verification import Anchor, Standing, TrailReport, Verdict
+from issuer.sealing.ed25519 import is_ed25519_signature
+from issuer.wire import Answer
+from ledger.sqlite.span_stream import open_span_stream
+
+__all__ = ["Given", "Progress", "verify_exports", "verify_ledger", "verify_permit"]
+
+Progress = Callable[[int, str], Callable[[int], None]]
+"""Takes a total and what is counted; returns what is told of each step."""
+
+KEYS_MAX: Final = 64
+CHECKPOINTS_MAX: Final = 10_000
+_NOTES: Final = "*.note"
+_DATABASE: Final = b"SQLite format 3\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the verifier brings: keys, and checkpoints that were kept elsewhere, each with the name of its file."""
+
+    keys: tuple[VerifierKey, ...] = ()
+    notes: tuple[tuple[str, bytes], ...] = ()
+
+    @classmethod
+    def of(cls, keys: Sequence[str], checkpoints: Sequence[Path]) -> "Given":
+        """Read keys (each a text or a file of such, one a line) and checkpoints (each a file, or a folder of `*.note`).
+
+        Raises:
+            TrailUnreadable: one of them is missing or is none.
+        """
+        texts = [line for key in keys for line in ([key] if "+" in key else _text_of(Path(key)).splitlines())]
+        try:
+            read = tuple(read_vkey(text) for text in texts if text.strip())
+        except NoteRefused as fault:
+            raise TrailUnreadable(f"A key cannot be used: {fault.message}.") from None
+        files = [file for place in checkpoints for file in (_notes_in(place) if place.is_dir() else [place])]
+        if len(read) > KEYS_MAX or len(files) > CHECKPOINTS_MAX:
+            raise TrailUnreadable(f"At most {KEYS_MAX} keys and {CHECKPOINTS_MAX} checkpoints are taken.")
+        notes = tuple((file.name, _bytes_of(file, NOTE_BYTES_MAX + 1)) for file in files)
+        if (keys and not read) or (checkpoints and not notes):
+            raise TrailUnreadable("There is no key, or no checkpoint, where one was named.")
+        if notes and not read:
+            raise TrailUnreadable(
+                "A checkpoint is worth nothing without the key that signed it; name it with --key."
+            )
+        return cls(keys=read, notes=notes)
+
+    def opened(self, ledger_id: str) -> tuple[list[Anchor], list[tuple[str, str]]]:
+        """Return the checkpoints of a ledger that a key signed, and each other one with the reason against it."""
+        anchors: list[Anchor] = []
+        refused: list[tuple[str, str]] = []
+        for name, note in self.notes:
+            try:
+                checkpoint = opened_by(self.keys, note)
+            except NoteRefused as fault:
+                refused.append((name, fault.message))
+                continue
+            if checkpoint.origin != ledger_origin(ledger_id):
+                refused.append((name, "the checkpoint and its key are of another ledger"))
+            else:
+                anchors.append(Anchor(name=name, checkpoint=checkpoint))
+        return anchors, refused
+
+
+def opened_by(keys: Sequence[VerifierKey], note: bytes) -> Checkpoint:
+    """Return what a checkpoint says that one of `keys` signed.
+
+    Raises:
+        NoteRefused: none did, or it is none.
+    """
+    fault = NoteRefused("no key was given")
+    for key in keys:
+        try:
+            return opened_checkpoint(note, key, is_ed25519_signature)
+        except NoteRefused as refused:
+            fault = refused
+    raise fault
+
+
+def verify_exports(paths: Sequence[Path], given: Given, progress: Progress) -> Answer:
+    """Verify files of spans that follow each other, as one trail; or one copy of a ledger.
+
+    Raises:
+        TrailUnreadable: one of them cannot be read, or is no file of spans.
+        LedgerUnavailable, LedgerCorrupt: the copy of a ledger cannot be read.
+    """
+    if len(paths) == 1 and _bytes_of(paths[0], len(_DATABASE)) == _DATABASE:
+        return verify_ledger(paths[0], given, progress)
+    with ExitStack() as stack, _readable():
+        files = [TrailFile(name=path.name, file=stack.enter_context(path.open("rb"))) for path in paths]
+        ledgers = [ledger_of(file.file, file.name) for file in files]
+        if len(set(ledgers)) != 1:
+            raise TrailUnreadable("The files are of different ledgers.")
+        anchors, refused = given.opened(ledgers[0])
+        total = sum(path.stat().st_size for path in paths)
+        tick = progress(total, "bytes")
+        tick(sum(file.file.tell() for file in files))  # the headers are read already
+        report = verify_files(files, ledgers[0], anchors, tick=tick)
+    return _answer(report, refused)
+
+
+def verify_ledger(ledger: Path, given: Given, progress: Progress) -> Answer:
+    """Verify the trail in a ledger's own file, columns and bodies.
+
+    Raises:
+        LedgerUnavailable, LedgerCorrupt: it cannot be read.
+    """
+    with open_span_stream(ledger) as stream:
+        anchors, refused = given.opened(stream.ledger_id)
+        report = verify_rows(stream.batches, stream.ledger_id, anchors, tick=progress(stream.count, "spans"))
+    return _answer(report, refused)
+
+
+def verify_permit(path: Path, given: Given) -> Answer:
+    """Verify the proof of one effect's story.
+
+    Raises:
+        TrailUnreadable: it cannot be read, or is no proof.
+    """
+    proof = read_proof(_bytes_of(path, PROOF_BYTES_MAX + 1))
+    try:
+        checkpoint = opened_by(given.keys, proof.note)
+    except NoteRefused as fault:
+        say = f"Nothing is proven: the checkpoint in the proof does not count, since {fault.message}."
+        return _said(proof.ledger_id, Verdict.NOT_ANCHORED, say, {"effect_proven": proof.effect})
+    wrong = verify_proof(proof, checkpoint)
+    spans = len(proof.lines)
+    facts = {
+        "effect_proven": proof.effect,
+        "spans": spans,
+        "checkpoint_size": checkpoint.size,
+        "checkpoint_root": checkpoint.root.hex(),
+    }
+    if wrong is not None:
+        return _said(proof.ledger_id, Verdict.TAMPERED, f"The proof does not hold: {wrong}", facts)
+    says = (
+        f"Proven: these {spans} spans of {proof.effect} are among the first {checkpoint.size} of the ledger's trail, "
+        "as they were recorded. Not proven: that there are no others about it."
+    )
+    return _said(proof.ledger_id, Verdict.VERIFIED, says, facts)
+
+
+def _answer(report: TrailReport, refused: Sequence[tuple[str, str]]) -> Answer:
+    verdict = report.verdict
+    if refused and verdict is Verdict.VERIFIED:
+        verdict = Verdict.NOT_ANCHORED
+    finding = report.finding
+    facts: dict[str, object] = {
+        "verification": {
+            "ledger": report.ledger_id,
+            "spans_read": report.spans,
+            "spans": report.size,
+            "anchored": report.anchored,
+            "not_anchored": report.size - report.anchored,
+            "epochs": [{"epoch": epoch, "first": first} for epoch, first in report.epochs],
+            "torn_line": report.is_torn,
+            "checkpoints": [
+                {
+                    "name": anchor.name,
+                    "size": anchor.checkpoint.size,
+                    "root": anchor.checkpoint.root.hex(),
+                    "standing": str(anchor.standing),
+                }
+                for anchor in report.anchors
+            ],
+            "refused": [{"name": name, "reason": reason} for name, reason in refused],
+            "finding": None
+            if finding is None
+            else {"what": finding.what, "where": finding.where, "says": finding.says},
+        },
+        "lines": _lines(report, refused),
+    }
+    return _said(report.ledger_id, verdict, _SAYS[verdict], facts)
+
+
+_SAYS: Final = {
+    Verdict.VERIFIED: "Verified: what was signed is what is here.",
+    Verdict.NOT_ANCHORED: "Not proven: no checkpoint that counts is over all that would have to be under one.",
+    Verdict.TAMPERED: "This is not what was signed: something was altered, removed, put in or cut off.",
+}
+
+_STANDINGS: Final = {
+    Standing.HOLDS: "holds",
+    Standing.LEFT_BEHIND: "holds for what a restore left behind, and says nothing of what came after it",
+    Standing.DIFFERS: "does NOT hold: the first {size} spans are not those that were signed",
+    Standing.NOT_REACHED: "does NOT hold: what is here ends, or goes wrong, before span {size}",
+}
+
+
+def _lines(report: TrailReport, refused: Sequence[tuple[str, str]]) -> list[str]:
+    """Return for people what is proven up to where, and what is not."""
+    size, anchored = report.size, report.anchored
+    lines = [f"  read: {report.spans} spans of {report.ledger_id}"]
+    if report.finding is not None:
+        lines.append(f"  wrong: {report.finding.where}: {report.finding.says} Nothing after it was read.")
+    lines += [
+        f"  checkpoint {anchor.name}: {_STANDINGS[anchor.standing].format(size=anchor.checkpoint.size)}"
+        for anchor in report.anchors
+        if anchor.standing is not Standing.HOLDS
+    ]
+    lines += [f"  checkpoint {name}: does not count, since {reason}" for name, reason in refused]
+    if anchored:
+        lines.append(
+            f"  proven: spans 1 to {anchored} are exactly those that were signed, all of them, in order"
+        )
+    if size > anchored:
+        what = f"spans {anchored + 1} to {size} hang together, and no checkpoint is over them"
+        lines.append(f"  not anchored: {what}")
+    if anchored < report.believed_from:
+        lines.append(
+            f"  not proven: an epoch that begins at span {report.believed_from} left earlier spans behind, "
+            "and no checkpoint is over its first span; whoever can write the file could have made it up"
+        )
+    if report.is_torn:
+        lines.append("  the last line is cut off in writing, was never acknowledged, and was not read")
+    return lines
+
+
+def _said(ledger_id: str, verdict: Verdict, say: str, facts: dict[str, object]) -> Answer:
+    return Answer(issuer=ledger_id, code=str(verdict), mode="", say=say, more=facts)
+
+
+def _notes_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob(_NOTES))
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except OSError as fault:
+        raise TrailUnreadable(f"A file cannot be read: {fault.strerror}.") from None
+
+
+def _bytes_of(path: Path, limit: int) -> bytes:
+    with _readable():
+        file: BinaryIO
+        with path.open("rb") as file:
+            return file.read(limit)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return _bytes_of(path, NOTE_BYTES_MAX).decode()
+    except UnicodeDecodeError:
+        raise TrailUnreadable("A file of keys is text.") from None

@@ -207,6 +207,7 @@ def test_one_shot_commands_count_together(made: Made, clock: Clock) -> None:
 _FLOOD = """
 import sys
 from issuer import Issuer
+from issuer.wire import Answer
 with Issuer.open(sys.argv[1]) as issuer:
     print("open", flush=True)
     while True:

@@ -60,6 +60,8 @@ def ledger_of(file: BinaryIO, name: str) -> str:
             return str(ledger_id)
     except READ_FAULTS:
         pass
+    if b'"kind":"permit-audit-part"' in line:
+        raise TrailUnreadable(f"{name} is a selection, which proves nothing by itself; take the whole trail.")
     raise TrailUnreadable(f"{name} does not begin as a file of spans does.")
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "built_sink",
     "file_of",
     "goes_to",
+    "is_carried",
     "location_of",
     "looked_sink",
     "make_place",
@@ -73,17 +74,18 @@ def _destination(declared: Declared) -> str:
 
 def goes_to(registration: SinkRegistration) -> str:
     """Return what a person reads of a place: the path of a file, a URL, or `python:NAME`."""
-    return registration.location.partition(_MARK)[0] if _is_carried(registration) else registration.location
+    return registration.location.partition(_MARK)[0] if is_carried(registration) else registration.location
 
 
 def file_of(registration: SinkRegistration) -> Path:
     """Return the one file of ours: the audit file itself, or the watermark."""
-    if not _is_carried(registration):
+    if not is_carried(registration):
         return Path(registration.location)
     return _folder(registration) / FILE
 
 
-def _is_carried(registration: SinkRegistration) -> bool:
+def is_carried(registration: SinkRegistration) -> bool:
+    """Say whether another program keeps a sink, and only its watermark is ours."""
     return registration.kind != _FILE_KIND
 
 
@@ -113,13 +115,13 @@ def built_sink(
             `sink_not_admitted` where a third party's code is not to be loaded.
     """
     if declared.type != registration.kind or (
-        _is_carried(registration) and goes_to(registration) != _destination(declared)
+        is_carried(registration) and goes_to(registration) != _destination(declared)
     ):
         say = (
             f"The audit sink {registration.name} goes elsewhere by the profile than the ledger has on record."
         )
         raise SetupError("sinks_changed", say)
-    if not _is_carried(registration):
+    if not is_carried(registration):
         return _file(registration, ledger_id, required=declared.required)
     carrier = _carrier(registration.name, declared, credentials, loads=loads)
     return _carried(registration, ledger_id, carrier, required=declared.required)
@@ -127,7 +129,7 @@ def built_sink(
 
 def looked_sink(registration: SinkRegistration, ledger_id: LedgerId, *, required: bool = True) -> Sink:
     """Return a sink to be held against its ledger; only a file takes spans."""
-    if not _is_carried(registration):
+    if not is_carried(registration):
         return _file(registration, ledger_id, required=required)
     return _carried(registration, ledger_id, None, required=required)
 
@@ -149,7 +151,7 @@ def make_place(registration: SinkRegistration, ledger_id: LedgerId) -> None:
     Raises:
         SinkUnavailable: `exists` where there is an audit file; or what is there is no watermark of this sink.
     """
-    if _is_carried(registration):
+    if is_carried(registration):
         _carried(registration, ledger_id, None, required=True).make()
     else:
         create_jsonl(Path(registration.location), ledger_id, name=registration.name)

@@ -17,6 +17,7 @@ Next: `issuer.commands.backup`.
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -42,7 +43,7 @@ from issuer.sink_building import file_of, make_place
 from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given, on_record
 from issuer.wiring import open_ledger, own_ledger
 from ledger.authority import RulingKind
-from ledger.errors import LedgerCorrupt, LedgerUnavailable
+from ledger.errors import Fault, LedgerCorrupt, LedgerUnavailable
 from ledger.model import InstantMs, Tier
 from ledger.port import Ledger
 from ledger.refusals import Refusal, RefusalCode
@@ -302,9 +303,7 @@ class _Restore:
 
     def _planned(self, ledger: SqliteLedger, given: Given, base: Position, tree: Frontier) -> Plan:
         profile = given.ground.profile
-        # A sink that left or joined the profile since would stop the start, so it stops here, before anything changes.
-        sinks_in_force(profile, ledger)
-        retold = Retold()
+        retold = Retold(left_sinks=self._moved_since(ledger))
         sinks = tuple(
             look_at_sink(
                 registration,
@@ -318,6 +317,14 @@ class _Restore:
         seen = (base.epoch, epoch_said(self._places.ledger), *(sink.epoch for sink in sinks))
         _refuse_retold(given, retold)
         return Plan(base=base, epoch=max(seen) + 1, sinks=sinks, retold=retold, given=given)
+
+    def _moved_since(self, backup: SqliteLedger) -> set[str]:
+        """Return the sinks that the ledger which is replaced has elsewhere than the backup, if it can be read."""
+        with looked_at(self._places, self._ring) as current, suppress(Fault):
+            if current is not None:
+                last = set(current.read(lambda view: view.sinks()))
+                return {one.name for one in backup.read(lambda view: view.sinks()) if one not in last}
+        return set()
 
     def _now(self) -> InstantMs:
         """Return the clock's instant, and never one before what the backup or a sink has seen."""

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from ledger.model import SinkRegistration
 
 _OWN: Final = (
-    "Put the ledger's own audit file, with all it holds, back at {place}; never make an empty one there."
+    "Put the ledger's own audit file, with all it holds, back at {place}; never make an empty one there. "
+    "Where it is lost for good, run `issuer sink replace`."
 )
 _NEXT: Final = {
     "no_space": "Free some space where {place} is.",
@@ -85,10 +86,11 @@ def _differences(known: Known, placed: frozenset[str]) -> Iterator[Finding]:
     served = frozenset(known.profile.audit.sinks)
     for name in sorted(served ^ placed):
         only = "the profile" if name in served else "the ledger"
-        says = f"{name}: only {only} names this sink, and changing sinks is not supported yet."
-        yield Finding(
-            check="sinks", ok=False, says=says, next="Name the registered sinks in the profile again."
+        says = f"{name}: only {only} names this sink, so nothing can be sent."
+        remedy = (
+            f"Name it in the profile as before, or activate the profile and run `issuer sink replace {name}`."
         )
+        yield Finding(check="sinks", ok=False, says=says, next=remedy)
 
 
 def anchor(known: Known) -> Iterator[Finding]:

@@ -190,10 +190,6 @@ def _obligation_done(trail: Trail, row: SpanColumns, said: Said) -> None:
         trail.obligations.add(("obligations_done", row.story, name, row.at_ms, row.sequence))
 
 
-def _sink_registered(trail: Trail, row: SpanColumns, _said: Said) -> None:
-    trail.sinks.add(row.sequence)
-
-
 _TASK_STATES: Final = {
     TransitionName.TASK_FROZEN.value: TaskState.FROZEN.value,
     TransitionName.TASK_THAWED.value: TaskState.OPEN.value,
@@ -207,7 +203,6 @@ _TOLD: Final[dict[str, Callable[[Trail, SpanColumns, Said], None]]] = {
     TransitionName.OVERRUN_ACCEPTED.value: _overrun_accepted,
     TransitionName.EFFECT_ACKNOWLEDGED.value: _acknowledged,
     TransitionName.LEDGER_COLLECTED.value: _collected,
-    TransitionName.SINK_REGISTERED.value: _sink_registered,
     TransitionName.INVOCATION_OPENED.value: _invocation_opened,
     TransitionName.INVOCATION_ENDED.value: _invocation_ended,
     TransitionName.EFFECT_OBLIGED.value: _obliged,

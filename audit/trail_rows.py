@@ -75,8 +75,6 @@ def _judged(
         holds = span_holds(ledger_id, row)
     except READ_FAULTS:
         holds = False
-    return (
-        None
-        if holds
-        else Finding(what="body", where=where, says="Its columns do not say what its body says.")
-    )
+    if not holds:
+        return Finding(what="body", where=where, says="Its columns do not say what its body says.")
+    return None

@@ -112,7 +112,9 @@ def verify_exports(paths: Sequence[Path], given: Given, progress: Progress) -> A
             raise TrailUnreadable("The files are of different ledgers.")
         anchors, refused = given.opened(ledgers[0])
         total = sum(path.stat().st_size for path in paths)
-        report = verify_files(files, ledgers[0], anchors, tick=progress(total, "bytes"))
+        tick = progress(total, "bytes")
+        tick(sum(file.file.tell() for file in files))  # the headers are read already
+        report = verify_files(files, ledgers[0], anchors, tick=tick)
     return _answer(report, refused)
 
 

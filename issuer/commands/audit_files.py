@@ -217,7 +217,11 @@ def publish_report(
         "tree_root": report["tree"]["root"],
     }
     answer = _published(visit, made, "report", written, said)
-    return replace(answer, more={**more, **answer.more, "lines": list(lines)})
+    # The lines say the rest of it in words.
+    kept = {
+        name: answer.more[name] for name in ("spans", "sha256", "recorded", "damaged") if name in answer.more
+    }
+    return replace(answer, more={**more, **kept, "lines": list(lines)})
 
 
 def audit_snapshot(visit: Visit, out: Path, *, progress: Progress = no_progress) -> Answer:

@@ -19,11 +19,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from audit.errors import NoteRefused
-from audit.notes import VerifierKey, read_vkey
+from audit.notes import VerifierKey, read_vkey, vkey
 from audit.otlp import bodies_in_json
 from audit.reports import opened_report, recount
 from issuer import Issuer
 from issuer.new_file import NewFile
+from issuer.verifying import Given
+from issuer.verifying_reports import verify_report
 from ledger.tree import GrowingTree, leaf_hash
 from tests.support.canaries import CARD, NOTE, found_in
 from tests.support.cases import length
@@ -180,10 +182,8 @@ def test_a_span_that_was_changed_with_its_hash_is_given_to_nobody_as_the_trail(
     with closing(attacker(made.ledger)) as raw:
         (body,) = raw.execute("SELECT body FROM spans WHERE sequence = 4").fetchone()
     changed = bytes(body).replace(b'"permit.subject":"u-ana"', b'"permit.subject":"u-eve"')
-    without_guards(
-        made.ledger,
-        f"UPDATE spans SET body = X'{changed.hex()}', leaf = X'{leaf_hash(changed).hex()}' WHERE sequence = 4",  # noqa: S608 - hex digits
-    )
+    values = f"body = X'{changed.hex()}', leaf = X'{leaf_hash(changed).hex()}'"
+    without_guards(made.ledger, f"UPDATE spans SET {values} WHERE sequence = 4")  # noqa: S608 - hex digits
     out = tmp_path / "out"
     with made.open(reading=True) as issuer:
         told = getattr(issuer, command)(out)
@@ -334,6 +334,32 @@ def test_a_recount_finds_a_span_that_is_twice_left_out_or_changed(
         assert lines[5] != (tmp_path / "trail.jsonl").read_bytes().splitlines(keepends=True)[5]
     with pytest.raises(NoteRefused):
         recount(report, lines)
+
+
+@pytest.mark.spec("AUD-09", "AUD-04")
+@pytest.mark.parametrize(
+    "attack", ["", "another number", "another key", "a part", "one less", "another ledger"]
+)
+def test_a_report_is_verified_without_a_profile(issuer: Issuer, tmp_path: Path, attack: str) -> None:
+    note, export = tmp_path / "report.note", tmp_path / "trail.jsonl"
+    issuer.audit_report(out=note)
+    issuer.audit_export(export, actor="agent-7" if attack == "a part" else None)
+    key = str(issuer.audit_key().more["vkeys"]).splitlines()[0]
+    if attack == "another number":
+        note.write_text(note.read_text().replace('"begun":', '"begun":1', 1))
+    elif attack == "another key":
+        key = vkey(read_vkey(key).name, bytes(32))
+    elif attack == "one less":
+        lines = export.read_bytes().splitlines(keepends=True)
+        export.chmod(0o600)
+        export.write_bytes(b"".join(lines[:4]))
+    elif attack == "another ledger":
+        export.write_bytes(export.read_bytes().replace(b"led_", b"leb_", 1))
+    given = Given.of([key], ())
+    told = verify_report(note, export, given)
+    assert told.code == ("tampered" if attack else "verified"), told
+    alone = verify_report(note, None, given)
+    assert (alone.code == "tampered") is (attack in {"another number", "another key"})
 
 
 @pytest.mark.spec("AUD-09")

@@ -100,7 +100,8 @@ def _lived(office: Office, clock: Clock) -> Iterator[tuple[str, str]]:
     yield "after_refusal", _sent(issuer, stopped, "succeeded")
     # A repeat of what was done is refused, and nothing was done after it.
     issuer.commit(stopped)
-    # A repeat while it is under way is refused, and then it comes home.
+    # A repeat while it is under way is refused, and then it comes home. Another operation was denied on its like.
+    refund(issuer, order="r-1", amount=TOO_MUCH)
     under_way = permitted(issuer.request("publish", {"name": "r-1"}, task="t1", actor="agent-7"))
     claim = str(issuer.admit(under_way).more["claim"])
     issuer.admit(under_way)

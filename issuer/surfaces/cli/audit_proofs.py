@@ -84,21 +84,21 @@ def _bar(settings: Settings) -> "Iterator[Progress]":
     if settings.as_json or not sys.stderr.isatty():
         yield lambda _total, _what: lambda _step: None
         return
-    bars: list[object] = []
+    ends: list[Callable[[], None]] = []
 
     def begin(total: int, what: str) -> Callable[[int], None]:
         bar = click.progressbar(
             length=total, label=f"verifying {what}", file=sys.stderr, update_min_steps=max(1, total // 200)
         )
         bar.render_progress()
-        bars.append(bar)
+        ends.append(bar.render_finish)
         return bar.update
 
     try:
         yield begin
     finally:
-        for _bar in bars:
-            click.echo(err=True)
+        for end in ends:
+            end()
 
 
 @click.command("verifier")

@@ -7,12 +7,13 @@ prints one object, whatever the format. Next: `issuer.commands.auditing`.
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
 from issuer.surfaces.cli.options import Settings, common, duration_ms
-from issuer.surfaces.cli.running import run_with_issuer
+from issuer.surfaces.cli.output import show
+from issuer.surfaces.cli.running import explained, run_with_issuer, trouble
 
 if TYPE_CHECKING:
     from issuer.api import Issuer
@@ -175,9 +176,22 @@ def changes(settings: Settings, form: str, **asked: Any) -> None:  # noqa: ANN40
 
 @click.command("report")
 @click.option("--out", type=_FILE, help="Write it, signed, to this new file.")
+@click.option("--verify", "note", type=_FILE, help="Verify this report instead; no profile is needed.")
+@click.option("--key", "keys", multiple=True, metavar="VKEY|FILE", help="The key that signs checkpoints.")
+@click.option("--export", "counted", type=_FILE, help="Count it again from this export of the whole trail.")
 @asking(_SINCE, _UNTIL, _FORMAT)
-def report(settings: Settings, out: Path | None, form: str, **asked: Any) -> None:  # noqa: ANN401
+def report(
+    settings: Settings,
+    out: Path | None,
+    note: Path | None,
+    keys: tuple[str, ...],
+    counted: Path | None,
+    form: str,
+    **asked: Any,  # noqa: ANN401
+) -> None:
     """Report the population of a period: how many of what, by whose word, for how much, and who looked."""
+    if note is not None:
+        _verify_report(settings, note, keys, counted)
     _shown(
         settings,
         form,
@@ -185,6 +199,22 @@ def report(settings: Settings, out: Path | None, form: str, **asked: Any) -> Non
             lambda progress: issuer.audit_report(out=out, form=shown, progress=progress, **asked)
         ),
     )
+
+
+def _verify_report(settings: Settings, note: Path, keys: tuple[str, ...], export: Path | None) -> NoReturn:
+    def run() -> int:
+        from audit.errors import TrailUnreadable
+        from issuer.verifying import Given
+        from issuer.verifying_reports import verify_report
+
+        try:
+            answer = verify_report(note, export, Given.of(keys, ()))
+        except TrailUnreadable as fault:
+            return trouble("malformed", fault.message, as_json=settings.as_json)
+        show(answer, as_json=settings.as_json)
+        return int(answer.exit)
+
+    sys.exit(explained(run, as_json=settings.as_json))
 
 
 @click.command("export")

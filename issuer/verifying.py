@@ -18,7 +18,7 @@ from audit.proofs import PROOF_BYTES_MAX, read_proof, verify_proof
 from audit.trail_lines import TrailFile, ledger_of, verify_files
 from audit.trail_rows import verify_rows
 from audit.verification import Anchor, Standing, TrailReport, Verdict
-from issuer.sealing.ed25519 import is_ed25519_signature
+from issuer.sealing import is_signature_of
 from issuer.wire import Answer
 from ledger.sqlite.span_stream import open_span_stream
 
@@ -90,7 +90,7 @@ def opened_by(keys: Sequence[VerifierKey], note: bytes) -> Checkpoint:
     fault = NoteRefused("no key was given")
     for key in keys:
         try:
-            return opened_checkpoint(note, key, is_ed25519_signature)
+            return opened_checkpoint(note, key, is_signature_of)
         except NoteRefused as refused:
             fault = refused
     raise fault

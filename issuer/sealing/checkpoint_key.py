@@ -8,13 +8,18 @@ Only the active key signs. The public halves of all stay known, so that old chec
 What it does not do: write a note or choose what is signed. Next: `issuer.checkpoints`.
 """
 
+from typing import Final
+
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from issuer.sealing.keys import KeyRing
 from issuer.sealing.roots import Purpose
+from issuer.sealing.ssh_keys import ED25519_PRIME, SMALL_ORDER_Y
 
 __all__ = ["checkpoint_public_key", "is_signature_of", "sign_checkpoint"]
+
+_KEY_BYTES: Final = 32
 
 
 def checkpoint_public_key(ring: KeyRing, key_id: int) -> bytes:
@@ -37,7 +42,14 @@ def sign_checkpoint(ring: KeyRing, message: bytes) -> tuple[int, bytes]:
 
 
 def is_signature_of(public_key: bytes, signature: bytes, message: bytes) -> bool:
-    """Say whether `public_key` (32 bytes) made `signature` over `message` (RFC 8032 section 5.1.7)."""
+    """Say whether `public_key` (32 bytes) made `signature` (64 bytes) over `message` (RFC 8032 section 5.1.7).
+
+    A key that is not in its one form, or of small order, vouches for nothing: one signature under the latter fits
+    nearly every message.
+    """
+    y = int.from_bytes(public_key, "little") & (2**255 - 1)
+    if len(public_key) != _KEY_BYTES or y >= ED25519_PRIME or y in SMALL_ORDER_Y:
+        return False
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
     except (InvalidSignature, ValueError):

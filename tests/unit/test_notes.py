@@ -19,7 +19,7 @@ from audit.notes import (
     signed,
     vkey,
 )
-from issuer.sealing.ed25519 import is_ed25519_signature
+from issuer.sealing import is_signature_of
 from tests.support.trails import ORIGIN, CheckpointKey
 
 KEY = CheckpointKey()
@@ -42,7 +42,7 @@ SOFA = (
 
 
 def opened(note: bytes, key: CheckpointKey = KEY) -> Checkpoint:
-    return opened_checkpoint(note, key.verifier, is_ed25519_signature)
+    return opened_checkpoint(note, key.verifier, is_signature_of)
 
 
 def line(key: CheckpointKey, text: str = TEXT) -> bytes:
@@ -216,4 +216,4 @@ def test_a_key_of_small_order_or_not_in_its_one_form_vouches_for_nothing(y: int)
     for sign in (0, 1):
         public = (y | sign << 255).to_bytes(32, "little")
         for signature in (bytes(64), b"\x01" + bytes(63)):
-            assert not is_ed25519_signature(public, signature, b"anything")
+            assert not is_signature_of(public, signature, b"anything")

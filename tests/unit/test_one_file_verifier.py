@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from audit.errors import TrailUnreadable
 from audit.proofs import PermitProof, proof_bytes
 from audit.verifier import verifier_text
-from issuer.sealing.ed25519 import is_ed25519_signature
+from issuer.sealing import is_signature_of
 from issuer.verifying import Given, verify_permit
 from ledger.tree import EMPTY_ROOT
 from tests.support.spans import LEDGER
@@ -169,7 +169,7 @@ def test_its_ed25519_agrees_with_another_on_good_and_bad_signatures(verifier: Mo
         rows += [(each, good, message) for each in draw.sample(_bits(public), 4)]
         for asked in rows:
             said = verifier.is_signed(*asked)
-            assert said is is_ed25519_signature(*asked), asked
+            assert said is is_signature_of(*asked), asked
             accepted += said
     assert accepted == 24
 
@@ -182,7 +182,7 @@ def test_points_that_are_none_or_of_small_order_vouch_for_nothing(verifier: Modu
             public = (y | sign << 255).to_bytes(32, "little")
             for signature in (bytes(64), b"\x01" + bytes(63), public + bytes(32)):
                 assert not verifier.is_signed(public, signature, b"anything")
-                assert not is_ed25519_signature(public, signature, b"anything")
+                assert not is_signature_of(public, signature, b"anything")
 
 
 def verdict_by(verifier: ModuleType, folder: Path, made: Signed) -> str:

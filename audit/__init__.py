@@ -4,8 +4,10 @@
 composition root and commands that write should pay for.
 """
 
-from audit.delivery import Delivery
+from audit.delivery import Delivery, SinkLook, Stand
 from audit.errors import AuditUnavailable, NoRequiredSink, SinkAhead, SinkUnavailable
+from audit.health import SinkWord
+from audit.sink_thread import Reaching
 from audit.sinks.jsonl import JsonlSink, create
 from audit.sinks.port import (
     Acknowledged,
@@ -16,6 +18,7 @@ from audit.sinks.port import (
     SpanSource,
     class_of,
 )
+from audit.sinks.skipping import Kept
 from audit.timeline import TimelineEntry, entry_of, readable_line, timeline
 
 __all__ = [
@@ -23,14 +26,19 @@ __all__ = [
     "AuditUnavailable",
     "Delivery",
     "JsonlSink",
+    "Kept",
     "LedgerSpans",
     "NoRequiredSink",
+    "Reaching",
     "Sink",
     "SinkAhead",
     "SinkClass",
     "SinkExpectation",
+    "SinkLook",
     "SinkUnavailable",
+    "SinkWord",
     "SpanSource",
+    "Stand",
     "TimelineEntry",
     "class_of",
     "create",

@@ -170,6 +170,7 @@ ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType(
         "permit.sink.name": _text("the sink", _NAME, "name"),
         "permit.sink.kind": _text("what kind of sink", _WORD, "snake_case word"),
         "permit.sink.location_digest": _text("SHA-256 of its place", _DIGEST, "64 hex digits"),
+        "permit.sink.leaf": _text("the leaf of the last span that the old place held", _DIGEST, "64 hex digits"),
         "permit.sink.from": _whole("the first sequence that the sink is not given"),
         "permit.sink.upto": _whole("the last sequence that this is about"),
         "permit.tree.size": _whole("how many spans the tree holds (RFC 9162 section 2.1)"),

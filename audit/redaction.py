@@ -7,12 +7,17 @@ Rules: SEC-01. A trail cannot be erased, so a value that looks like a credential
 2. In an outcome the thing has happened. Refusing would lose the truth, so the value alone is replaced by
    `[redacted:rule]`; likewise a text of the outside world that does not have the form of its attribute.
 
-Patterns find the usual credentials, not all of them: the closed vocabulary is the first line, this the next.
+Patterns find the usual credentials, and what looks drawn at random; not all of them: the closed vocabulary is the first
+line, this the next. What is random by nature (digests, fingerprints, the reference of a service) is not looked through
+for randomness.
 Next: `audit.recorder`.
 """
 
+import math
 import re
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from audit.vocabulary import ATTRIBUTES, OUTCOMES, fits
@@ -24,7 +29,17 @@ __all__ = ["SECRETS", "without_secrets"]
 SECRETS: Final[tuple[tuple[str, str], ...]] = (
     # Prefixed API keys. A capital or digit is asked for, since `sk-learn-utils` names a package.
     ("api_key", r"(?<![A-Za-z0-9])sk-(?=[A-Za-z_-]*[0-9A-Z])[A-Za-z0-9_-]{8,}"),
-    ("code_host_token", r"(?<![A-Za-z0-9])(?:gh[opsur]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,})"),
+    (
+        "code_host_token",
+        r"(?<![A-Za-z0-9])(?:gh[opsur]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,})",
+    ),
+    # Tokens of package registries, payment services and chats, by the prefixes that they document.
+    ("registry_token", r"(?<![A-Za-z0-9])(?:npm_[A-Za-z0-9]{36}|pypi-AgEI[A-Za-z0-9_-]{16,})"),
+    ("service_key", r"(?<![A-Za-z0-9])(?:[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|AIza[A-Za-z0-9_-]{35})"),
+    ("chat_token", r"(?<![A-Za-z0-9])xox[abeprs]-[A-Za-z0-9-]{10,}"),
+    # Our own: a host's or an actor's, and the claim of an admission.
+    ("issuer_token", r"(?<![A-Za-z0-9])pit_(?:host|actor)_[a-z0-9_-]{1,64}_[A-Za-z0-9_-]{43}"),
+    ("issuer_claim", r"(?<![A-Za-z0-9])clm_[0-9a-f]{32}"),
     ("cloud_key", r"(?<![A-Za-z0-9])A(?:KIA|SIA)[A-Z0-9]{12,}"),
     # Base64url of `{"`: the head of a JSON web token.
     ("web_token", r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{10,}"),
@@ -38,11 +53,42 @@ _ANY_SECRET: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, patt
 
 _TRIGGERS: Final = (
     *("sk-", "akia", "asia", "eyj", "-----begin", "bearer", "://"),
-    *("ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_"),
+    *("ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-"),
+    *("npm_", "pypi-", "sk_live_", "rk_live_", "sk_test_", "rk_test_", "aiza"),
+    *("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "pit_", "clm_"),
 )
 """One of these, in lower case, is part of whatever a rule finds; most spans hold none and need no search."""
 
 _MISFIT: Final = "form"
+_RANDOM: Final = "random"
+
+RANDOM_LENGTH_MIN: Final = 40
+"""Characters without a break from which on a text may be a bare key: 240 bits, as keys of clouds have."""
+
+_LONG: Final = re.compile(rf"[A-Za-z0-9+=_-]{{{RANDOM_LENGTH_MIN},}}")
+"""Neither slash nor dot: a path or a version is made of words, however long."""
+
+_ENTROPY_MIN: Final = 4.3
+"""Bits a character, of the characters as they are distributed; 40 random ones of Base64 have 4.9, of hex at most 4."""
+
+_CHANGES_MIN: Final = 0.4
+"""Neighbours that are of different kinds (small, capital, digit): 0.65 where random, below 0.3 where made of words."""
+
+_SAMPLE: Final = "qT7xB2mK9vR4wZ1nC6yL8pD3sF5hJ0gA" + "eU2iO9aX4kM"
+_WRAPPED: Final = ("{}", "class:{}=1", "resource:{}=1", "{}=1", "{}:reason", "person:{}", "{}:USD.cent=1")
+_BY_NATURE: Final = frozenset({"permit.reference", "permit.key.fingerprint"})
+"""What others draw at random on purpose, and what is needed as it was given (EFF-09)."""
+
+_MAY_BE_RANDOM: Final = frozenset(
+    name
+    for name, attribute in ATTRIBUTES.items()
+    if name not in _BY_NATURE
+    and any(
+        fits(name, (text,) if attribute.kind == "texts" else text)
+        for text in (form.format(_SAMPLE) for form in _WRAPPED)
+    )
+)
+"""Attributes whose form has room for a bare key: neither numbers, nor digests, nor words of a list."""
 
 
 def without_secrets(transition: Transition) -> Transition:
@@ -65,13 +111,41 @@ def without_secrets(transition: Transition) -> Transition:
 
 
 def _may_hold_secret(transition: Transition) -> bool:
-    """Say whether any text of the transition holds what every secret begins with."""
-    texts = [value for value in transition.attributes.values() if isinstance(value, str)]
-    for value in transition.attributes.values():
-        if isinstance(value, tuple):
-            texts.extend(item for item in value if type(item) is str)
+    """Say whether any text of the transition holds what every secret begins with, or is long enough to be a key."""
+    texts: list[str] = []
+    for name, value in transition.attributes.items():
+        several = (value,) if type(value) is str else value if isinstance(value, tuple) else ()
+        for text in several:
+            if type(text) is not str:
+                continue
+            texts.append(text)
+            if len(text) >= RANDOM_LENGTH_MIN and name in _MAY_BE_RANDOM and _LONG.search(text):
+                return True
     together = "\n".join(texts).lower()
     return any(trigger in together for trigger in _TRIGGERS)
+
+
+def _looks_random(text: str) -> bool:
+    """Say whether a text holds what nobody would have named so: long, without words, of every kind of character."""
+    return any(
+        _entropy(run) >= _ENTROPY_MIN and _changes(run) >= _CHANGES_MIN and not run.isalpha()
+        for run in _LONG.findall(text)
+    )
+
+
+def _entropy(text: str) -> float:
+    """Return Shannon's entropy of the characters of a text, in bits a character."""
+    length = len(text)
+    return -sum(times / length * math.log2(times / length) for times in Counter(text).values())
+
+
+def _changes(text: str) -> float:
+    """Return how many of all neighbouring letters and digits are of different kinds, 0 to 1."""
+    kinds = [
+        "d" if char.isdigit() else "u" if char.isupper() else "l" if char.islower() else "" for char in text
+    ]
+    pairs = [(one, two) for one, two in pairwise(kinds) if one and two]
+    return sum(one != two for one, two in pairs) / max(1, len(pairs))
 
 
 def _cleaned(name: str, value: AttributeValue, *, is_outcome: bool) -> AttributeValue:
@@ -89,13 +163,12 @@ def _cleaned_text(name: str, text: str, *, member: AttributeValue, is_outcome: b
         # Whatever else it is, the vocabulary refuses it.
         return text
     found = _ANY_SECRET.search(text)
-    if found is not None:
+    rule = found.lastgroup if found else _RANDOM if name in _MAY_BE_RANDOM and _looks_random(text) else None
+    if rule is not None:
         if not is_outcome:
             shown = name if name in ATTRIBUTES else "An attribute"
-            raise SpanNotRecorded(
-                "secret_in_span", f"{shown} holds what looks like a secret ({found.lastgroup})."
-            )
-        return f"[redacted:{found.lastgroup}]"
+            raise SpanNotRecorded("secret_in_span", f"{shown} holds what looks like a secret ({rule}).")
+        return f"[redacted:{rule}]"
     if is_outcome and name in ATTRIBUTES:
         attribute = ATTRIBUTES[name]
         kind_fits = attribute.kind == ("texts" if isinstance(member, tuple) else "text")

@@ -11,6 +11,7 @@ from audit.comparison import span_holds
 from audit.line_forms import READ_FAULTS
 from audit.sinks.epochs import EPOCH_BEGINS
 from audit.verification import Anchor, Finding, TrailReport, TrailWalk
+from ledger.errors import LedgerCorrupt
 from ledger.model import LedgerId
 from ledger.port import SpanColumns
 from ledger.tree import leaf_hash
@@ -34,26 +35,29 @@ def verify_rows(
         tick: told how many rows were read.
 
     Raises:
-        LedgerUnavailable, LedgerCorrupt: what gives the rows cannot read them.
+        LedgerUnavailable: what gives the rows cannot read them now.
     """
     epoch = -1
     with TrailWalk(ledger_id, anchors) as walk:
-        for batch in batches:
-            leaves: list[bytes] = []
-            for row in batch:
-                leaf = leaf_hash(row.body)
-                sequence = walk.size + len(leaves) + 1
-                finding = _judged(LedgerId(ledger_id), row, leaf, epoch=epoch, sequence=sequence)
-                if finding is not None:
-                    walk.extend(leaves)
-                    return walk.report(finding)
-                if row.epoch != epoch:
-                    walk.extend(leaves)
-                    leaves, epoch = [], row.epoch
-                    walk.begin_epoch(epoch, walk.size)
-                leaves.append(leaf)
-            walk.extend(leaves)
-            tick(len(batch))
+        try:
+            for batch in batches:
+                leaves: list[bytes] = []
+                for row in batch:
+                    leaf = leaf_hash(row.body)
+                    sequence = walk.size + len(leaves) + 1
+                    finding = _judged(LedgerId(ledger_id), row, leaf, epoch=epoch, sequence=sequence)
+                    if finding is not None:
+                        walk.extend(leaves)
+                        return walk.report(finding)
+                    if row.epoch != epoch:
+                        walk.extend(leaves)
+                        leaves, epoch = [], row.epoch
+                        walk.begin_epoch(epoch, walk.size)
+                    leaves.append(leaf)
+                walk.extend(leaves)
+                tick(len(batch))
+        except LedgerCorrupt as fault:
+            return walk.report(Finding(what="unreadable", where="ledger", says=fault.message))
         return walk.report()
 
 
@@ -71,8 +75,6 @@ def _judged(
         holds = span_holds(ledger_id, row)
     except READ_FAULTS:
         holds = False
-    return (
-        None
-        if holds
-        else Finding(what="body", where=where, says="Its columns do not say what its body says.")
-    )
+    if not holds:
+        return Finding(what="body", where=where, says="Its columns do not say what its body says.")
+    return None

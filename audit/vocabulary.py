@@ -77,7 +77,8 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
             _MODE | _named("sink.name", "sink.kind", "sink.location_digest"), _named("reason")
         ),
         TransitionName.SINK_REPLACED: _shape(
-            _MODE | _named("sink.name", "sink.kind", "sink.location_digest", "sink.upto"), _named("reason")
+            _MODE | _named("sink.name", "sink.kind", "sink.location_digest", "sink.upto"),
+            _named("reason", "sink.leaf"),
         ),
         TransitionName.SINK_QUARANTINED: _shape(
             _MODE | _named("sink.name", "sink.from", "sink.upto", "reason"), frozenset()

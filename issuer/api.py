@@ -15,6 +15,8 @@ from issuer import commands
 from issuer.activation import activate_first
 from issuer.api_audit import AuditHandle
 from issuer.api_checkpoints import CheckpointCommands
+from issuer.api_hash import HashHandle
+from issuer.api_sinks import SinkCommands
 from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.commands.task_scope import ScopeAsk
@@ -34,7 +36,7 @@ from ledger.port import SpanRecorder
 from ledger.timekeeping import Uptime
 
 
-class Issuer(AuditHandle, CheckpointCommands):
+class Issuer(AuditHandle, CheckpointCommands, HashHandle, SinkCommands):
     """One open issuer, its commands as methods."""
 
     @classmethod

@@ -1,5 +1,7 @@
 """The commands about checkpoints, as methods of `issuer.Issuer` (SUR-01, AUD-04)."""
 
+from pathlib import Path
+
 from issuer import commands
 from issuer.handle import Handle
 from issuer.wire import Answer
@@ -17,3 +19,7 @@ class CheckpointCommands(Handle):
     def audit_key(self) -> Answer:
         """Show the public keys that checkpoints are verified with, the active one first."""
         return self._done("audit-key", commands.audit_key)
+
+    def audit_prove(self, effect: str, out: str | Path) -> Answer:
+        """Write a proof of an effect's story to the new file `out`; an effect of somebody else only for observers."""
+        return self._done("audit-prove", lambda visit: commands.audit_prove(visit, effect, Path(out)))

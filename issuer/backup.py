@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from audit import AuditUnavailable, Delivery, LedgerSpans, Sink
+from audit import AuditUnavailable, Delivery, LedgerSpans, NoRequiredSink, Sink, Stand
 from issuer.clock import now_ms
 from issuer.flow.refusing import RefusedError
 from issuer.flow.signed_act import once
@@ -22,11 +22,12 @@ from issuer.revised import REVISION, RevisedLedger
 from issuer.revisions import NO_REVISION
 from issuer.sealing import KeyRing
 from issuer.sealing.authenticator import RingAuthenticator
+from issuer.sink_places import kept_back
 from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given
 from issuer.wiring import current_keys, open_ledger
 from ledger.changes import Step
 from ledger.model import InstantMs
-from ledger.port import Verdict, View
+from ledger.port import Ledger, Verdict, View
 from ledger.sqlite import SqliteLedger
 from ledger.sqlite.copying import copied
 from ledger.sqlite.halt import refuse_halted
@@ -67,7 +68,6 @@ def back_up(
 
     Raises:
         ActRefused: who calls may not; it is on record.
-        SetupError: the sinks in force are not those of the ledger.
         Fault: no copy is there.
     """
     places = Places(profile_path.absolute())
@@ -157,9 +157,12 @@ def _recorded(given: Given, ledger: SqliteLedger, base: Position) -> int:
     return RevisedLedger(ledger, None).record(once(given.signed, decide)).sequence
 
 
-def shipped(sinks: Sequence[Sink], ledger: SqliteLedger, sequence: int) -> str | None:
+def shipped(sinks: Sequence[Sink], ledger: Ledger, sequence: int) -> str | None:
     """Let `sinks` catch up with the ledger up to `sequence`; return why a required one did not, or None."""
-    delivery = Delivery(sinks, LedgerSpans(ledger))
+    try:
+        delivery = Delivery(sinks, LedgerSpans(ledger), stand=Stand(kept=ledger.read(kept_back)))
+    except NoRequiredSink:
+        return "No sink that is required is one of the ledger's; run `issuer sink replace`."
     try:
         delivery.acknowledge(sequence)
     except AuditUnavailable as fault:

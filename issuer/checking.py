@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from audit import JsonlSink, LedgerSpans, Sink, SinkAhead, SinkExpectation, SinkUnavailable
+from audit import LedgerSpans, Sink, SinkAhead, SinkExpectation, SinkUnavailable
 from audit.comparison import span_holds, span_says
 from issuer.checked_mark import Checked, forget_checked, read_checked, write_checked
 from issuer.clock import boot_id, monotonic_ms
@@ -24,6 +24,7 @@ from issuer.look import open_to_look
 from issuer.places import Places
 from issuer.sealing import KeyRing, Purpose, may, seal_key_id
 from issuer.sealing.authenticator import RingAuthenticator
+from issuer.sink_building import looked_sink
 from ledger.changes import Step
 from ledger.errors import Fault, LedgerCorrupt
 from ledger.model import LedgerId
@@ -98,11 +99,8 @@ def _behind_sinks(places: Places, ring: KeyRing) -> tuple[CheckFinding, ...]:
 
 
 def registered(ledger: Ledger) -> tuple[Sink, ...]:
-    """Return the files that the ledger says are its sinks, to be looked at."""
-    return tuple(
-        JsonlSink(Path(sink.location), ledger.ledger_id, name=sink.name, required=True)
-        for sink in ledger.read(lambda view: view.sinks())
-    )
+    """Return the sinks of the ledger, to be looked at: files, and watermarks of what other programs keep."""
+    return tuple(looked_sink(sink, ledger.ledger_id) for sink in ledger.read(lambda view: view.sinks()))
 
 
 def sinks_ahead(sinks: Sequence[Sink], ledger: Ledger) -> tuple[tuple[str, str], ...]:
@@ -114,7 +112,7 @@ def sinks_ahead(sinks: Sequence[Sink], ledger: Ledger) -> tuple[tuple[str, str],
     found = []
     for sink in sinks:
         try:
-            sink.probe(SinkExpectation(source=LedgerSpans(ledger)), SINK_SECONDS)
+            sink.probe(SinkExpectation(source=LedgerSpans(ledger), looks_only=True), SINK_SECONDS)
         except SinkAhead as fault:
             found.append((fault.sink, fault.message))
         except SinkUnavailable:

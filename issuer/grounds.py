@@ -26,9 +26,9 @@ from issuer.profile import Profile, ProfileRefused
 from issuer.revised import in_force
 from issuer.revisions import NO_REVISION, OwnerFiles, load_snapshot, read_draft
 from issuer.sealing import KeyRing
+from issuer.sink_places import stood
 from issuer.terms import profile_in
 from issuer.trail import activations
-from issuer.wiring import registered_sinks
 from ledger.errors import Fault, LedgerUnavailable
 from ledger.port import Ledger, View
 
@@ -171,12 +171,8 @@ def looked_at(places: Places, ring: KeyRing) -> Iterator[Ledger | None]:
 
 
 def sinks_in_force(profile: Profile | None, ledger: Ledger) -> tuple[Sink, ...]:
-    """Return the sinks of the profile in force, each where the ledger registered it; without one, every registered one.
-
-    Raises:
-        SetupError: as `issuer.wiring.registered_sinks`.
-    """
-    return registered(ledger) if profile is None else registered_sinks(profile, ledger)
+    """Return the sinks that ledger and profile in force both have; without a profile, every one of the ledger's."""
+    return registered(ledger) if profile is None else stood(profile, ledger)[0]
 
 
 __all__ = ["UNREAD", "Ground", "files_of", "ground_in", "looked_at", "sinks_in_force"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from audit import Delivery
+from audit import Delivery, Sink
 from issuer.caller import Caller
 from issuer.instance import Instance
 from issuer.operations.registry import Operation
@@ -16,6 +16,7 @@ from issuer.places import Places
 from issuer.profile import Profile
 from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, ProtectedStore
+from issuer.sink_places import NO_MEANS, SinkMeans
 from ledger.invocations import Invocation
 from ledger.model import InstantMs, PathNode, Unit
 from ledger.port import Ledger, View
@@ -66,6 +67,10 @@ class House:
     voids_swept: set[tuple[str, int]] = field(default_factory=set)
     """Revocations, by ruling and instant, under which this process has found nothing void that is still pending."""
     late_bundle: Callable[[], Bundle] | None = None
+    sink_means: SinkMeans = NO_MEANS
+    """What sinks are built with, where the ledger has changed them since."""
+    further_sinks: tuple[Sink, ...] = ()
+    """Sinks of an embedding host, beside those that the ledger has on record."""
     is_strict: bool = False
 
     @property

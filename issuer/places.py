@@ -105,4 +105,13 @@ def audit_file(path: str, *, issuer: str, ledger_id: LedgerId) -> Path:
     folder = Path(path)
     if folder.is_absolute():
         return folder / AUDIT_FILE
-    return state_folder() / "permit-issuer" / f"{issuer}-{ledger_id[4:12]}" / folder / AUDIT_FILE
+    return _state_of(issuer, ledger_id) / folder / AUDIT_FILE
+
+
+def sink_folder(name: str, *, issuer: str, ledger_id: LedgerId) -> Path:
+    """Return where a new sink that another program keeps has its watermark: below the user's state folder."""
+    return _state_of(issuer, ledger_id) / "sinks" / name
+
+
+def _state_of(issuer: str, ledger_id: LedgerId) -> Path:
+    return state_folder() / "permit-issuer" / f"{issuer}-{ledger_id[4:12]}"

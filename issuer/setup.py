@@ -5,7 +5,6 @@ it is trusted), POL-07 (what is there is in force), AUD-02 and AUD-03 (each sink
 and registered, and stays where it was registered).
 """
 
-import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -14,18 +13,19 @@ from pathlib import Path
 from typing import Final
 
 from audit import SinkUnavailable
-from audit import create as create_jsonl
 from issuer.activation import activate_first
 from issuer.caller import local_caller
 from issuer.clock import now_ms
 from issuer.errors import SetupError
 from issuer.ids import new_key_id, new_ledger_id, random_bytes
-from issuer.places import PROFILE_NAME, Places, audit_file
+from issuer.places import PROFILE_NAME, Places
 from issuer.policy_files import POLICY_SUFFIX
 from issuer.profile import Profile, load_profile
 from issuer.revised import in_force
 from issuer.sealing import create_key_ring, create_protected_folder, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
+from issuer.sink_building import goes_to, make_place
+from issuer.sink_places import place_digest, wanted_sinks
 from issuer.starter import family_files, starter_profile
 from issuer.terms import load_policies
 from issuer.wiring import current_keys, open_ledger, own_ledger
@@ -219,7 +219,7 @@ def _make_ledger(places: Places, profile: Profile, progress: _Progress) -> Made:
     Ballast(places.ledger).restore()
     ledger = open_ledger(places, ring)
     try:
-        wanted = _wanted_sinks(profile, ledger)
+        wanted = wanted_sinks(profile, ledger.ledger_id)
         registered = ledger.read(lambda view: view.sinks())
         if not registered:
             for sink in wanted:
@@ -235,37 +235,20 @@ def _make_ledger(places: Places, profile: Profile, progress: _Progress) -> Made:
             issuer=f"{profile.name}/{ledger.ledger_id[4:12]}",
             made=tuple(progress.made),
             kept=tuple(progress.kept),
-            sinks=tuple(sink.location for sink in registered),
+            sinks=tuple(goes_to(sink) for sink in registered),
         )
     finally:
         ledger.close()
 
 
-def _wanted_sinks(profile: Profile, ledger: Ledger) -> tuple[SinkRegistration, ...]:
-    return tuple(
-        SinkRegistration(
-            name=name,
-            kind=sink.type,
-            location=str(audit_file(sink.path or "audit", issuer=profile.name, ledger_id=ledger.ledger_id)),
-        )
-        for name, sink in profile.audit.sinks.items()
-        if sink.type == "jsonl"
-    )
-
-
 def _make_sink(sink: SinkRegistration, ledger: Ledger) -> None:
     try:
-        create_jsonl(Path(sink.location), ledger.ledger_id, name=sink.name)
+        make_place(sink, ledger.ledger_id)
     except SinkUnavailable as fault:
         # An earlier run may have made the file and stopped before it was registered: its header names our ledger,
         # which every probe checks, so it can be taken as it is.
         if fault.reason != "exists":
             raise
-
-
-def _place_digest(location: str) -> str:
-    """Return SHA-256 of a sink's place: the trail proves where it was without naming a path of this machine."""
-    return hashlib.sha256(location.encode()).hexdigest()
 
 
 def _registered(
@@ -292,7 +275,7 @@ def _registered(
                 **common,
                 "permit.sink.name": sink.name,
                 "permit.sink.kind": sink.kind,
-                "permit.sink.location_digest": _place_digest(sink.location),
+                "permit.sink.location_digest": place_digest(sink.location),
             },
         )
         steps.append(Step(transition=transition, changes=(SinkRegistered(sink=sink),)))

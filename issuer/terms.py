@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+from audit import Stand
 from issuer.credentials import credential_reader
 from issuer.errors import SetupError
 from issuer.house import House
@@ -24,6 +25,7 @@ from issuer.profile import Profile, ProfileRefused, parse_profile
 from issuer.revised import in_force
 from issuer.revisions import OwnerFiles, load_snapshot
 from issuer.sealing import open_key_ring
+from issuer.sink_places import sinks_version, stood
 from ledger.errors import Fault, LedgerCorrupt, LedgerUnavailable
 from ledger.model import Unit
 from policies import (
@@ -152,6 +154,9 @@ def terms_of(
     )
 
 
+UNREAD: Final = "unread"
+"""The version of sinks that could not be read: no ledger says it, so they are read again with the next command."""
+
 First = Callable[[], tuple[str, Terms]]
 """Puts the files as they lie there in force where none ever was, and says what is then."""
 
@@ -185,13 +190,15 @@ class CurrentTerms:
         """
         with self._turn:
             try:
-                active = self._house.ledger.read(in_force)
+                active, version = self._house.ledger.read(lambda view: (in_force(view), sinks_version(view)))
             except Fault:  # whatever is asked for next meets it too, and says so
                 return self._house
             if active != (self._house.revision or None):
                 self._take_over(active)
             elif active is None and self._first is not None:
                 self._take_over(None)
+            if version != self._house.delivery.stand.version:
+                self._take_sinks(self._house.profile)
             return self._house
 
     def _read(self, active: str | None) -> tuple[str, Terms]:
@@ -201,6 +208,24 @@ class CurrentTerms:
             return self._first()
         files = load_snapshot(self._places, active)
         return active, terms_of(files, self._places, reading=self._reading, adapters=self._adapters)
+
+    def _take_sinks(self, profile: Profile) -> None:
+        """Go on with the sinks that the ledger has now, under this profile; where that cannot be read, with none.
+
+        Those that stay where they are keep what is known of them.
+        """
+        house = self._house
+        try:
+            sinks, stand = stood(profile, house.ledger, house.sink_means)
+        except (Fault, SetupError) as fault:
+            house.delivery.replace(
+                house.further_sinks, Stand(version=UNREAD, trouble=("*", f"{fault.message} Nothing is sent."))
+            )
+            return
+        if stand == house.delivery.stand:
+            house.delivery.require({sink.name: sink.required for sink in sinks})
+        else:
+            house.delivery.replace((*sinks, *house.further_sinks), stand)
 
     def _take_over(self, active: str | None) -> None:
         try:
@@ -214,9 +239,7 @@ class CurrentTerms:
             return
         self.trouble = None
         # Before anything is decided under it: an admission waits for the sinks of its own revision (ADM-03).
-        self._house.delivery.require(
-            {name: sink.required for name, sink in terms.profile.audit.sinks.items()}
-        )
+        self._take_sinks(terms.profile)
         self._house.ledger.noise_bytes_max = terms.profile.ledger.capacity.noise_bytes_max
         self._house = replace(
             self._house,

@@ -30,6 +30,7 @@ Progress = Callable[[int, str], Callable[[int], None]]
 KEYS_MAX: Final = 64
 CHECKPOINTS_MAX: Final = 10_000
 _NOTES: Final = "*.note"
+_DATABASE: Final = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +97,14 @@ def opened_by(keys: Sequence[VerifierKey], note: bytes) -> Checkpoint:
 
 
 def verify_exports(paths: Sequence[Path], given: Given, progress: Progress) -> Answer:
-    """Verify files of spans that follow each other, as one trail.
+    """Verify files of spans that follow each other, as one trail; or one copy of a ledger.
 
     Raises:
         TrailUnreadable: one of them cannot be read, or is no file of spans.
+        LedgerUnavailable, LedgerCorrupt: the copy of a ledger cannot be read.
     """
+    if len(paths) == 1 and _bytes_of(paths[0], len(_DATABASE)) == _DATABASE:
+        return verify_ledger(paths[0], given, progress)
     with ExitStack() as stack, _readable():
         files = [TrailFile(name=path.name, file=stack.enter_context(path.open("rb"))) for path in paths]
         ledgers = [ledger_of(file.file, file.name) for file in files]
@@ -108,7 +112,9 @@ def verify_exports(paths: Sequence[Path], given: Given, progress: Progress) -> A
             raise TrailUnreadable("The files are of different ledgers.")
         anchors, refused = given.opened(ledgers[0])
         total = sum(path.stat().st_size for path in paths)
-        report = verify_files(files, ledgers[0], anchors, tick=progress(total, "bytes"))
+        tick = progress(total, "bytes")
+        tick(sum(file.file.tell() for file in files))  # the headers are read already
+        report = verify_files(files, ledgers[0], anchors, tick=tick)
     return _answer(report, refused)
 
 

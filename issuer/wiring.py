@@ -10,13 +10,12 @@ from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
-from audit import Delivery, JsonlSink, LedgerSpans, Sink
+from audit import Sink, Stand
 from audit.recorder import OtelRecorder
 from issuer.activation import UNACTIVATED, opening_terms
-from issuer.checking import check_at_start, refuse_behind_sinks
+from issuer.checking import check_at_start, refuse_behind_sinks, registered
 from issuer.clock import machine_uptime, now_ms
-from issuer.credentials import seal_credentials
-from issuer.errors import SetupError
+from issuer.credentials import credential_reader, seal_credentials
 from issuer.house import House
 from issuer.ids import new_instance, random_bytes
 from issuer.instance import Instance
@@ -27,6 +26,7 @@ from issuer.resigning import signed_anew
 from issuer.revised import RevisedLedger
 from issuer.sealing import KeyRing, KeysUnavailable, ProtectedStore, StorageFault
 from issuer.sealing.authenticator import RingAuthenticator
+from issuer.sink_places import SinkMeans, delivery_of, stood
 from issuer.terms import late_policies
 from issuer.upgrading import upgraded_keys
 from issuer.version import VERSION
@@ -142,34 +142,27 @@ def _opened(open_it: Callable[[], SqliteLedger], ballast: Ballast) -> SqliteLedg
     return open_it()
 
 
-def registered_sinks(profile: Profile, ledger: Ledger) -> tuple[Sink, ...]:
-    """Return the served sinks of the profile, each where the ledger registered it.
-
-    Raises:
-        SetupError: a sink of the profile was never registered, or a registered one left the profile.
-    """
-    placed = {sink.name: sink for sink in ledger.read(lambda view: view.sinks())}
-    served = {name: sink for name, sink in profile.audit.sinks.items() if sink.type == "jsonl"}
-    for name in {*placed, *served}:
-        if (name in placed) != (name in served):
-            say = f"The audit sink {name} differs between profile and ledger; changing sinks is not supported yet."
-            raise SetupError("sinks_changed", say)
-    return tuple(
-        JsonlSink(Path(placed[name].location), ledger.ledger_id, name=name, required=sink.required)
-        for name, sink in served.items()
+def _named_credentials(profile: Profile) -> frozenset[str]:
+    named = {name for operation in profile.operations.values() for name in operation.credentials}
+    return frozenset(
+        named | {sink.bearer for sink in profile.audit.sinks.values() if sink.bearer is not None}
     )
 
 
-def _named_credentials(profile: Profile) -> frozenset[str]:
-    return frozenset(name for operation in profile.operations.values() for name in operation.credentials)
-
-
-def _proven_sinks(places: Places, ring: KeyRing, ledger: Ledger, profile: Profile) -> tuple[Sink, ...]:
-    """Check the ledger where that is due, and hold it against its sinks; return those."""
+def _proven_sinks(
+    places: Places, ring: KeyRing, ledger: Ledger, profile: Profile, means: SinkMeans
+) -> tuple[tuple[Sink, ...], Stand]:
+    """Check the ledger where that is due, and hold it against its sinks; return those, and what that rests on."""
     check_at_start(places, ring, ledger)
-    sinks = registered_sinks(profile, ledger)
-    refuse_behind_sinks(places, sinks, ledger)
-    return sinks
+    sinks, stand = stood(profile, ledger, means)
+    # All that are registered, whatever the profile has of them: each is an anchor.
+    anchors = registered(ledger)
+    try:
+        refuse_behind_sinks(places, anchors, ledger)
+    finally:
+        for anchor in anchors:
+            anchor.close()
+    return sinks, stand
 
 
 def open_house(
@@ -207,7 +200,11 @@ def open_house(
         ledger.noise_bytes_max = profile.ledger.capacity.noise_bytes_max
         if not reading:
             seal_credentials(places.credentials, ring, _named_credentials(profile))
-        own_sinks = _proven_sinks(places, ring, ledger, profile)
+        means = SinkMeans(
+            credentials=credential_reader(places.credentials, lambda: ring, seals=not reading),
+            loads=not reading,
+        )
+        own_sinks, stand = _proven_sinks(places, ring, ledger, profile, means)
         return House(
             places=places,
             profile=profile,
@@ -219,7 +216,9 @@ def open_house(
             directory=terms.directory,
             operations=terms.operations,
             units=terms.units,
-            delivery=Delivery((*own_sinks, *further_sinks), LedgerSpans(ledger)),
+            delivery=delivery_of((*own_sinks, *further_sinks), ledger, stand),
+            further_sinks=tuple(further_sinks),
+            sink_means=means,
             instance=Instance(places.instances, new_instance()),
             ballast=ballast,
             open_anew=open_anew,

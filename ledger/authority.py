@@ -14,11 +14,14 @@ from enum import StrEnum
 from typing import Final
 
 from ledger.errors import Broken
-from ledger.model import EffectId, InstantMs
+from ledger.model import EffectId, InstantMs, SinkRegistration
 from ledger.transitions import TransitionName
 
 RULING_TEXT_MAX: Final = 256
-"""Bytes of a ruling's name, and of its value: a resource's kind and a name, a fingerprint, a digest."""
+"""Bytes of a ruling's name: a resource's kind and a name, a fingerprint, a digest."""
+
+RULING_VALUE_MAX: Final = 1024
+"""Bytes of a ruling's value: the place of a sink is a path or an address, and all others are shorter than a name."""
 
 STATEMENT_DIGEST_BYTES: Final = 32
 SIGNATURE_BYTES_MAX: Final = 8192
@@ -48,6 +51,12 @@ What an effect was permitted by its policies is none, and neither is an approval
 NOTHING_VOID: Final = InstantMs(0)
 ACTIVE_REVISION: Final = "active"
 
+SINKS_CHANGED: Final = "*"
+"""The name of the ruling that each change of a sink renews, so that one look tells of any; no sink can be called so."""
+
+SINK_GONE: Final = "gone"
+"""The value of a ruling about a sink that is none any more."""
+
 
 class RulingKind(StrEnum):
     """What a ruling is about."""
@@ -57,6 +66,8 @@ class RulingKind(StrEnum):
     STOP = "stop"
     KEY = "key"
     CHALLENGE = "challenge"
+    SINK = "sink"
+    QUARANTINE = "quarantine"
 
 
 class Stop(StrEnum):
@@ -94,7 +105,8 @@ class Ruling:
     """The latest word about one name.
 
     Attributes:
-        value: what was said: a revision digest, the SHA-256 of a token, a `Stop`, an instant; at most 256 bytes.
+        value: what was said: a revision digest, the SHA-256 of a token, a `Stop`, an instant, a sink's kind and place,
+            the last sequence that a sink is not given; at most 1024 bytes.
         voids_until_ms: effects prepared at or before this instant are void for good; 0 voids none. An instant and not a
             sequence, since it is what an effect's MAC holds.
         since_ms: when it was said.
@@ -108,9 +120,11 @@ class Ruling:
 
     def __post_init__(self) -> None:
         """Refuse what could not be stored or told apart."""
-        for text in (self.name, self.value):
-            if not 0 < len(text.encode()) <= RULING_TEXT_MAX:
-                raise Broken(f"a ruling's name and value have 1 to {RULING_TEXT_MAX} bytes")
+        for text, bytes_max in ((self.name, RULING_TEXT_MAX), (self.value, RULING_VALUE_MAX)):
+            if not 0 < len(text.encode()) <= bytes_max:
+                raise Broken(
+                    f"a ruling's name has 1 to {RULING_TEXT_MAX} bytes, its value {RULING_VALUE_MAX}"
+                )
         if self.voids_until_ms < 0:
             raise Broken("a ruling voids nothing before 1970")
 
@@ -118,6 +132,24 @@ class Ruling:
     def ruling_id(self) -> str:
         """The id of its row."""
         return ruling_id(self.kind, self.name)
+
+
+def sink_value(sink: SinkRegistration) -> str:
+    """Return what a ruling about a sink says where it has this kind and this place."""
+    return f"{sink.kind} {sink.location}"
+
+
+def sink_from(ruling: Ruling) -> SinkRegistration | None:
+    """Return the sink as a ruling places it; None where it says that it is none any more."""
+    if ruling.value == SINK_GONE:
+        return None
+    kind, _space, location = ruling.value.partition(" ")
+    return SinkRegistration(name=ruling.name, kind=kind, location=location)
+
+
+def quarantine_name(sink: str, first: int) -> str:
+    """Return the name of the ruling that keeps spans from `first` on from a sink; its value is the last of them."""
+    return f"{sink}:{first}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,6 +158,9 @@ def _check_depth(text: str) -> None:
             depth -= 1
 
 
+_TEXT_ONLY: Final = frozenset({str})
+
+
 def _plain_left(members: Collection[Any], bytes_left: int, levels: int) -> int:
     """Return how many bytes are left after members that are plain beyond doubt; a negative number decides nothing.
 
@@ -175,9 +178,11 @@ def _plain_left(members: Collection[Any], bytes_left: int, levels: int) -> int:
         elif kind is int:
             is_plain = -WHOLE_MAX <= member <= WHOLE_MAX
         elif kind is dict:
-            is_plain = all(map(_is_plain_key, member))
+            # One look at all keys together: key by key, it takes as long as the values.
+            keys = "".join(member) if _TEXT_ONLY.issuperset(map(type, member)) else "\x00"
+            is_plain = keys.isascii() and "\x00" not in keys
             if is_plain:
-                bytes_left = _plain_left(member.values(), bytes_left - sum(map(len, member)), levels - 1)
+                bytes_left = _plain_left(member.values(), bytes_left - len(keys), levels - 1)
         elif kind is list or kind is tuple:
             is_plain = True
             bytes_left = _plain_left(member, bytes_left, levels - 1)
@@ -186,10 +191,6 @@ def _plain_left(members: Collection[Any], bytes_left: int, levels: int) -> int:
         if bytes_left < 0 or not is_plain:
             return -1
     return bytes_left
-
-
-def _is_plain_key(key: object) -> bool:
-    return type(key) is str and key.isascii() and "\x00" not in key
 
 
 def _check_domain(value: object, bytes_max: int) -> bool:

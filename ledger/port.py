@@ -303,7 +303,7 @@ class View(Questions, Protocol):
         ...
 
     def sinks(self) -> Sequence[SinkRegistration]:
-        """Return the sinks registered with this ledger."""
+        """Return the sinks of this ledger as they were placed last, by name."""
         ...
 
     def budget(self, task_id: TaskId) -> Mapping[Unit, BudgetLine]:

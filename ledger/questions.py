@@ -132,8 +132,11 @@ class Questions(Protocol):
         """Count the spans from `first` to `last`, both included, by name; a name without one is not there."""
         ...
 
-    def permits_unused(self, *, after: int = 0, limit: int) -> Sequence[UnusedPermit]:
-        """Return at most `limit` permits that were never used, with a larger sequence, in order."""
+    def permits_unused(self, *, after: tuple[int, str] = (0, ""), limit: int) -> Sequence[UnusedPermit]:
+        """Return at most `limit` permits that were never used, in the order of their sequence and effect.
+
+        `after` is the sequence and the effect of the last one that was told before: one span collects many effects.
+        """
         ...
 
     def denied_then_done(

@@ -3,10 +3,16 @@
 State, configuration and home of the account that runs the tests are replaced before the first import of a
 test module and again, with fresh folders, for each test. Settings of the issuer and of OpenTelemetry that a
 developer may have exported are removed: a test that needs one sets it itself.
+
+Most tests of faults and of the shell make an issuer of their own, some megabytes that are forced out to the disk. Their
+folders are in memory where there is plenty of it: nobody but a power cut can tell the two apart, and power cuts are
+played by `make soak`. What is about files stays on the disk, and so do the long runs, the ledger's own tests and
+whatever a module makes once for all its tests.
 """
 
 import gc
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +27,18 @@ settings.load_profile("house")
 STATE_FOLDERS = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
 FOREIGN_PREFIXES = ("ISSUER_", "OTEL_")
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
+MEMORY_BYTES_MIN = 4 * 1024**3
+"""Free bytes above which folders of tests are put there; a container often has a few megabytes only."""
+
+IN_MEMORY = ("fault", "property", "surface")
+ON_DISK = (
+    "test_audit_sink", "test_case_d12_files", "test_cli_init", "test_cli_ledger", "test_demo", "test_doctor",
+    "test_file_", "test_full_disk", "test_guide", "test_ledger_backup", "test_ledger_files", "test_ledger_processes",
+    "test_ledger_restore.py", "test_sync_counts",
+)  # fmt: skip
+"""How the names of modules begin that are about files or about the disk, or are whole days of a user."""
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _let_go() -> Iterator[None]:
@@ -29,11 +47,30 @@ def _let_go() -> Iterator[None]:
     gc.collect()
 
 
+def roomy_memory() -> Path | None:
+    """Return where folders of tests may be made in memory; None where there is no such place or little room."""
+    if not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < MEMORY_BYTES_MIN:
+        return None
+    return MEMORY
+
+
 @pytest.fixture(scope="session")
 def scratch_root() -> Iterator[Path]:
     """The folder of all state of one run; short, because socket paths end at 108 bytes."""
-    with tempfile.TemporaryDirectory(prefix="permits-") as folder:
+    with tempfile.TemporaryDirectory(prefix="permits-", dir=roomy_memory()) as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path, request: pytest.FixtureRequest, scratch_root: Path) -> Iterator[Path]:
+    """Give a test its folder: on the disk, or in memory where it is about neither files nor the disk."""
+    module = request.path
+    if module.parent.name not in IN_MEMORY or module.name.startswith(ON_DISK):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="test-", dir=scratch_root))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def point_state_at(patch: pytest.MonkeyPatch, home: Path) -> None:

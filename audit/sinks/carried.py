@@ -11,7 +11,8 @@ goes on from where it says that it left the sink).
    received and not answered is sent again.
 5. The acknowledgement names what the watermark names.
 
-A batch that was not answered in time is followed by a smaller one, so that a slow place still gets on.
+A batch that was not answered in time, or not taken, is followed by a smaller one: a slow place still gets on, and one
+that never takes one span has all before it.
 What carries is asked for nothing else; `audit.sinks.otlp` and `audit.sinks.plugin` are the two that there are.
 Next: `audit.delivery`.
 """
@@ -27,6 +28,7 @@ from audit.errors import SinkAhead, SinkUnavailable
 from audit.sinks.epochs import left_at
 from audit.sinks.lines import Tail
 from audit.sinks.port import Acknowledged, SinkClass, SinkExpectation, SpanSource
+from audit.sinks.skipping import next_given
 from audit.sinks.watermark import Watermark
 from ledger.model import LedgerId
 from ledger.transitions import Position, SpanRow
@@ -43,8 +45,11 @@ BATCH_BYTES_MAX: Final = 1024 * 1024
 SMALLER: Final = 4
 """How much smaller a batch gets after one that was not answered in time."""
 
-TOO_SLOW: Final = "no_answer"
-"""The reason by which a carrier says that its deadline passed before an answer came."""
+SMALLER_AFTER: Final = frozenset({"no_answer", "rejected", "status", "too_large", "warned", "failed"})
+"""Reasons after which a smaller batch is tried: it was too much at once, or one span of it is what is not taken.
+
+So the watermark comes to stand right before a span that is never taken, and an operator can keep that one back.
+"""
 
 
 class Carrier(Protocol):
@@ -155,6 +160,15 @@ class CarriedSink:
             leaf=tail.leaf,
         )
 
+    def reached(self, source: SpanSource) -> int:
+        """Return the sequence up to which the place acknowledged the ledger's spans, 0 for none.
+
+        Raises:
+            SinkUnavailable: the watermark cannot be believed, or the ledger is another one.
+            SinkAhead: as `ship`.
+        """
+        return self._stand(source)[1]
+
     def make(self) -> None:
         """Make the folder of the watermark; one that is there has to be this sink's.
 
@@ -234,9 +248,10 @@ class CarriedSink:
         rows = source.spans_after(after, limit=self._rows_max)
         if not rows:
             self._refuse("no_such_span", "The ledger does not hold the span to ship.")
-        size = 0
+        size, before = 0, after
         for number, row in enumerate(rows):
-            if row.position.sequence != after + 1 + number or row.position.ledger_id != self._ledger_id:
+            expected, before = next_given(source, before), row.position.sequence
+            if row.position.sequence != expected or row.position.ledger_id != self._ledger_id:
                 self._refuse("gap", "The ledger left out a span, and a sink has no gaps.")
             if leaf_hash(row.body) != row.leaf:
                 self._refuse("broken_span", "A span of the ledger is not what was recorded.")
@@ -252,7 +267,7 @@ class CarriedSink:
         try:
             carrier.carry(rows, left)
         except SinkUnavailable as fault:
-            if fault.reason == TOO_SLOW:
+            if fault.reason in SMALLER_AFTER:
                 self._rows_max = max(1, len(rows) // SMALLER)
             raise
         self._rows_max = min(BATCH_ROWS, 2 * self._rows_max)

@@ -35,7 +35,7 @@ ADDRESSES_MAX: Final = 8
 """Addresses of one host that are tried; each is connected to at most once, and nothing was sent by then."""
 
 _PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
-_TARGET: Final = re.compile(r"/[!-~]*\Z")
+_PRINTABLE: Final = re.compile(r"[!-~]+\Z")
 _DIGITS: Final = re.compile(r"[0-9]{1,9}\Z")
 
 
@@ -65,10 +65,11 @@ class Endpoint:
         Raises:
             ValueError: it is not http or https, or has user information, a fragment or what no request line may hold.
         """
-        split = urlsplit(url)
+        # The library leaves out line ends without a word.
+        split = urlsplit(url if _PRINTABLE.match(url) else "")
         target = (split.path or "/") + (f"?{split.query}" if split.query else "")
         is_plain = split.username is None and split.password is None and not split.fragment
-        if split.scheme not in _PORTS or not split.hostname or not is_plain or not _TARGET.match(target):
+        if split.scheme not in _PORTS or not split.hostname or not is_plain:
             raise ValueError("an endpoint is http(s)://HOST[:PORT]/PATH")
         return cls(
             scheme=split.scheme,
@@ -171,6 +172,8 @@ def _connected(endpoint: Endpoint, deadline: float) -> socket.socket:
             connection.close()
             continue
         return _secured(connection, endpoint, deadline)
+    if time.monotonic() >= deadline:
+        raise NotAnswered("no_answer", "No whole answer came within the deadline.")
     raise NotAnswered("connect_failed", "The sink cannot be connected to.")
 
 
@@ -229,7 +232,16 @@ class _Raw(io.RawIOBase):
 
 
 class _Buffered(io.BufferedReader):
-    """A reader that the library's answer cannot close, so that what it left can be looked at."""
+    """A reader that the library's answer cannot close, so that what it left can be looked at.
+
+    The library takes the end of the connection for the end of a header, so the last line is kept.
+    """
+
+    last_line = b""
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        self.last_line = super().readline(size)
+        return self.last_line
 
     def close(self) -> None:
         """Do nothing; the connection is closed by whoever opened it."""
@@ -250,6 +262,11 @@ class _Line:
             self._connection.settimeout(_left(self._deadline))
             view = view[self._connection.send(view) :]
 
+    def demand_ended(self) -> None:
+        """Refuse a header, or what follows the last chunk, that no empty line ends: it was cut."""
+        if self._reader.last_line not in {b"\r\n", b"\n"}:
+            raise NotAnswered("cut_off", "The connection ended before the answer was whole.")
+
     def makefile(self, _mode: str) -> io.BufferedReader:
         return self._reader
 
@@ -267,6 +284,7 @@ class _Line:
 def _read(line: _Line) -> Reply:
     response = HTTPResponse(line, method="POST")  # type: ignore[arg-type]  # all that it asks of a socket is a file
     response.begin()
+    line.demand_ended()
     if response.status != HTTPStatus.OK:
         return Reply(status=response.status, media_type="", body=b"")
     fields = response.headers
@@ -284,6 +302,7 @@ def _read(line: _Line) -> Reply:
         raise NotAnswered("too_large", "The answer is longer than any that accepts everything.")
     if lengths and len(body) != int(lengths[0]):
         raise NotAnswered("truncated", "The answer is shorter than it says.")
+    line.demand_ended()
     if line.rest():
         raise NotAnswered("trailing", "The answer is followed by more.")
     media_type = types[0].partition(";")[0].strip().lower() if types else ""

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from audit.errors import SinkAhead, SinkUnavailable
+from audit.sinks.disk import make_folders, sync_folder, write_all
 from audit.sinks.epochs import left_at
 from audit.sinks.lines import (
     HEADER_BYTES_MAX,
@@ -66,7 +67,6 @@ POLL_LAST_S: Final = 0.01
 
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _MODE: Final = 0o600
-_FOLDER_MODE: Final = 0o700
 
 
 def create(path: Path, ledger_id: str, *, name: str = "jsonl") -> None:
@@ -76,7 +76,7 @@ def create(path: Path, ledger_id: str, *, name: str = "jsonl") -> None:
         SinkUnavailable: `exists` (nothing is ever taken over by accident), or `os_error`.
     """
     try:
-        _make_folders(path.parent)
+        make_folders(path.parent)
         fd = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, _MODE)
     except FileExistsError:
         raise SinkUnavailable(name, "exists", "There is something at the place of the audit file.") from None
@@ -84,9 +84,9 @@ def create(path: Path, ledger_id: str, *, name: str = "jsonl") -> None:
         raise _os_fault(name, error) from None
     try:
         os.fchmod(fd, _MODE)
-        _write_all(fd, header_line(ledger_id))
+        write_all(fd, header_line(ledger_id))
         os.fsync(fd)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         # Nothing was acknowledged yet, and a file without its header could never become a sink.
         with suppress(OSError):
@@ -206,6 +206,25 @@ class JsonlSink:
             leaf=tail.leaf,
         )
 
+    def reached(self, source: SpanSource) -> int:
+        """See `audit.sink_thread.Reaching`; a file that nothing can be written to is read all the same.
+
+        The end of a file that another process writes to is its last whole line, so nothing is locked.
+        """
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            raise _os_fault(self.name, error) from None
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                self._refuse("not_a_file", "The place of the audit file is no regular file.")
+            self._check_header(fd)
+            return self._last_span(fd, source).sequence
+        except OSError as error:
+            raise _os_fault(self.name, error) from None
+        finally:
+            os.close(fd)
+
     def close(self) -> None:
         """Let go of the file; a later call opens it again."""
         with self._turn:
@@ -279,6 +298,9 @@ class JsonlSink:
         # remounted read-only under an open file, which the flags of the file system tell before a write does.
         if not held.st_mode & stat.S_IWUSR or os.fstatvfs(fd).f_flag & os.ST_RDONLY:
             self._refuse("read_only", "The audit file or its file system is read-only.")
+        self._check_header(fd)
+
+    def _check_header(self, fd: int) -> None:
         if os.pread(fd, len(self._header), 0) != self._header:
             first = os.pread(fd, HEADER_BYTES_MAX, 0)
             if first.startswith(b'{"kind":"permit-audit",') and b"\n" in first:
@@ -362,7 +384,7 @@ class JsonlSink:
                 self._refuse("no_such_span", "The ledger does not hold the span to ship.")
             # A line of one row proves itself before any of the batch is written.
             lines = [self._line(row, after + place) for place, row in enumerate(rows, start=1)]
-            _write_all(fd, b"".join(lines))
+            write_all(fd, b"".join(lines))
             after = rows[-1].position.sequence
             if after >= due:
                 return _tail(rows[-1])
@@ -461,13 +483,6 @@ def _inode(status: os.stat_result) -> _Inode:
     return _Inode(status.st_dev, status.st_ino)
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`; a short write goes on, and ends in the error that caused it."""
-    left = memoryview(data)
-    while left:
-        left = left[os.write(fd, left) :]
-
-
 def _sync(fd: int) -> None:
     """Return once the data of the file is on the medium."""
     if sys.platform == "darwin":
@@ -475,21 +490,3 @@ def _sync(fd: int) -> None:
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(fd)
-
-
-def _make_folders(folder: Path) -> None:
-    """Make `folder` and its parents where they are missing, each entry synced into the folder above it."""
-    if folder.is_dir():
-        return
-    _make_folders(folder.parent)
-    with suppress(FileExistsError):
-        folder.mkdir(mode=_FOLDER_MODE)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -21,7 +21,7 @@ KIND: Final = "python"
 
 
 class SpanStore(Protocol):
-    """What a third party's factory returns. One thread at a time calls it, and says what seconds it has."""
+    """What a third party's factory returns; it is called by one thread at a time, with the seconds that it has."""
 
     @property
     def sink_class(self) -> str:

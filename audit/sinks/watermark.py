@@ -136,9 +136,14 @@ class Watermark:
             return None
         except OSError as error:
             raise self._os_fault(error) from None
-        with os.fdopen(descriptor, "rb") as file:
+        try:
             self._check(os.fstat(descriptor))
-            return self._parsed(file.read(BYTES_MAX + 1))
+            data = os.read(descriptor, BYTES_MAX + 1)
+        except OSError as error:
+            raise self._os_fault(error) from None
+        finally:
+            os.close(descriptor)
+        return self._parsed(data)
 
     def _check(self, found: os.stat_result) -> None:
         if not stat.S_ISREG(found.st_mode):

@@ -13,8 +13,10 @@ __all__ = [
     "audit_checkpoint",
     "audit_denied_then_done",
     "audit_export",
+    "audit_hash",
     "audit_issued",
     "audit_key",
+    "audit_prove",
     "audit_query",
     "audit_report",
     "audit_snapshot",
@@ -52,6 +54,9 @@ __all__ = [
     "revoke",
     "show",
     "show_content",
+    "sink_list",
+    "sink_quarantine",
+    "sink_replace",
     "statement",
     "suspend",
     "task_accept_overrun",
@@ -87,6 +92,7 @@ from issuer.commands.collecting import ledger_collect
 from issuer.commands.content import show_content
 from issuer.commands.credentials import actor_token, host_token
 from issuer.commands.freezing import freeze, resume, suspend, thaw
+from issuer.commands.hashing import audit_hash
 from issuer.commands.invocations import (
     invocation_cancel,
     invocation_end,
@@ -98,9 +104,12 @@ from issuer.commands.invocations import (
 from issuer.commands.keys import keys_list, keys_retire, keys_revoke, keys_rotate
 from issuer.commands.ledger import ledger_check, ledger_stats
 from issuer.commands.looking import list_effects, show, timeline_of
+from issuer.commands.proving import audit_prove
 from issuer.commands.reconciling import acknowledge, reconcile
 from issuer.commands.revisions import activate, revisions
 from issuer.commands.revoking import revoke
+from issuer.commands.sink_views import sink_list
+from issuer.commands.sinks import sink_quarantine, sink_replace
 from issuer.commands.standing_questions import (
     audit_approvals,
     audit_denied_then_done,

@@ -17,6 +17,7 @@ from issuer.flow import spans
 from issuer.flow.refusing import RefusedError
 from issuer.house import Visit
 from issuer.notifying import tell_sink_down
+from issuer.sink_words import record_words
 from issuer.wire import Answer
 from issuer.wire.codes import CODES, Next
 from ledger.changes import Step
@@ -64,8 +65,15 @@ def at_the_edge(
 ) -> Answer:
     """Run a command and answer, whatever happens; only what is not ours to name goes on as an exception.
 
-    `found` is filled by `run` once it knows which effect the command is about.
+    `found` is filled by `run` once it knows which effect the command is about. What the command learnt of the sinks is
+    put on record once its own answer stands (AUD-02).
     """
+    answer = _answered(visit, run, found)
+    record_words(visit.house)
+    return answer
+
+
+def _answered(visit: Visit, run: Callable[[], Answer], found: Sequence[Effect]) -> Answer:
     try:
         demand_role(visit)
         return run()

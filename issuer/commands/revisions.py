@@ -34,12 +34,13 @@ from issuer.revisions import (
     stored_revisions,
 )
 from issuer.sealing import KeyRing
+from issuer.sink_places import stood
 from issuer.terms import terms_of
 from issuer.trail import Changed, activations
 from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given
 from issuer.wire import Answer
 from issuer.wire.codes import CODES
-from issuer.wiring import current_keys, open_ledger, registered_sinks
+from issuer.wiring import current_keys, open_ledger
 from ledger.errors import LedgerUnavailable
 from ledger.model import InstantMs
 from ledger.refusals import Refusal, RefusalCode
@@ -170,7 +171,7 @@ def _put_in_force(desk: _Desk, given: Given, found: OwnerFiles, asked: str | Non
     desk.observe("judge")
     try:
         terms = terms_of(found, desk.places, adapters=desk.adapters)
-        registered_sinks(terms.profile, desk.ledger)
+        sinks, stand = stood(terms.profile, desk.ledger)
     except _UNUSABLE:
         desk.refused(given, Refusal(code=RefusalCode.MALFORMED, field="revision"))
         raise
@@ -194,8 +195,10 @@ def _put_in_force(desk: _Desk, given: Given, found: OwnerFiles, asked: str | Non
         return desk.refused(given, no.refusal)
     desk.observe("committed")
     forget_old(desk.places, desk.ledger)
-    unshipped = shipped(registered_sinks(terms.profile, desk.ledger), desk.ledger, sequence)
+    unshipped = shipped(sinks, desk.ledger, sequence)
     say = CODES["activated"].say
+    if stand.trouble is not None:
+        say, unshipped = f"{say} {stand.trouble[1]} Nothing is sent until then.", None
     if unshipped is not None:
         say = f"{say} The audit sink has not taken note of it yet ({unshipped})"
     more: dict[str, object] = {"revision": found.digest, "before": desk.before, "files": list(change.files)}

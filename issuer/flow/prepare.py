@@ -222,7 +222,7 @@ def prepare(visit: Visit, read: ReadAsk) -> Draft:
         request=read.request,
         cost=cost,
         content_key=_content_key(visit.house, pinned, read.subject),
-        resource_key=_resource_key(visit.house, operation.resource_type, pinned.resource_id),
+        resource_key=resource_key(visit.house, operation.resource_type, pinned.resource_id),
     )
 
 
@@ -237,8 +237,8 @@ def _demand_allowed(house: House, read: ReadAsk) -> None:
     """
     operation = read.operation
     entries = chosen_entries(operation.fields, read.values, registry_rows(house.profile))
-    resource_id = _named_resource(operation.resource_id.render(read.values, entries, None))
-    key = _resource_key(house, operation.resource_type, resource_id)
+    resource_id = named_resource(operation.resource_id.render(read.values, entries, None))
+    key = resource_key(house, operation.resource_type, resource_id)
     shown = _shown_resource(operation, resource_id, key)
     names = (operation.action_class, operation.name, f"{operation.resource_type}:{shown}")
 
@@ -305,7 +305,7 @@ def pin(house: House, operation: Operation, values: Values) -> Pinned:
     """
     entries = chosen_entries(operation.fields, values, registry_rows(house.profile))
     request = Request(values=values, registries=entries)
-    resource_id = _named_resource(operation.resource_id.render(values, entries, None))
+    resource_id = named_resource(operation.resource_id.render(values, entries, None))
     try:
         preparation = _looked(operation, request)
     except PreparationRefusedError as fault:
@@ -345,7 +345,7 @@ def _looked(operation: Operation, request: Request) -> Preparation:
     return found
 
 
-def _named_resource(resource_id: str) -> str:
+def named_resource(resource_id: str) -> str:
     """Return the owner's name for an object if it can stand in an answer and a span, whole and on one line.
 
     Raises:
@@ -425,7 +425,8 @@ def _lasting(destination: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in destination.items() if name != "addresses"}
 
 
-def _resource_key(house: House, resource_type: str, resource_id: str) -> bytes:
+def resource_key(house: House, resource_type: str, resource_id: str) -> bytes:
+    """Return the keyed hash of an object's name: the same for ever, and no way back without the key (EFF-03)."""
     subkey = house.ring.subkey(Purpose.REPETITION)
     return hmac.digest(subkey, _RESOURCE_DOMAIN + canonical_bytes([resource_type, resource_id]), "sha256")
 

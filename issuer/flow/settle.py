@@ -20,6 +20,7 @@ from issuer.flow.refusing import collected_since
 from issuer.house import House, Visit
 from issuer.notifying import tell_unknown
 from issuer.operations.contract import Answer, Proof
+from issuer.operations.repeating import repeats
 from ledger.changes import Step
 from ledger.errors import Fault, Malformed
 from ledger.model import Amounts, Effect, EvidenceClass, InstantMs, costs
@@ -113,20 +114,13 @@ def _unreadable_charge(answer: Answer) -> Outcome:
     return replace(lost("charge_not_whole"), evidence_class=word, reference=answer.reference if heard else "")
 
 
-REFERENCE_HIDES_FROM: Final = 3
-"""Characters from which on a value that is not public is looked for within a provider's reference."""
-
-
 def without_protected(outcome: Outcome, pinned: Pinned) -> Outcome:
-    """Return the outcome without its reference, where that repeats a value that is not public (SEC-01).
+    """Return the outcome without its reference, where that repeats a value that is not public in any form (SEC-01).
 
     A service may echo what it was sent. The proof stands; a reference is kept for people, and proves nothing.
     """
     hidden = [str(pinned.values[name]) for name in non_public(pinned.operation)]
-    if any(
-        text == outcome.reference or (len(text) >= REFERENCE_HIDES_FROM and text in outcome.reference)
-        for text in hidden
-    ):
+    if any(repeats(outcome.reference, text) for text in hidden):
         return replace(outcome, reference="")
     return outcome
 

@@ -129,19 +129,22 @@ _loaded: Final[dict[str, str]] = {}
 _turn: Final = threading.Lock()
 
 
-def load_admitted(name: str, admitted: str, handed: Mapping[str, Factory]) -> tuple[Factory, Code]:
+def load_admitted(
+    name: str, admitted: str, handed: Mapping[str, Factory], *, group: str = GROUP
+) -> tuple[Factory, Code]:
     """Return the factory called `name` and its code, where its digest is the admitted one.
 
     Args:
         name: as the owner wrote it.
         admitted: the digest that the owner wrote.
         handed: what an embedding host brought; it goes before what is installed, and is held to the digest as well.
+        group: the entry points that may name it; a sink of an audit is no adapter, and no adapter is a sink.
 
     Raises:
         CodeRefusedError: not found, not readable, not the admitted one, changed since it was loaded, or failing.
     """
     factory: Factory | None = handed.get(name)
-    entry = None if factory is not None else _entry(name)
+    entry = None if factory is not None else _entry(name, group)
     code = _code_of(_module_of(factory) if entry is None else entry.module)
     with _turn:
         found = code.digest()
@@ -159,8 +162,8 @@ def _admitting(found: str) -> str:
     return f'To admit the one that is there, write digest = "{found}".'
 
 
-def _entry(name: str) -> EntryPoint:
-    found = tuple(entry_points(group=GROUP, name=name))
+def _entry(name: str, group: str) -> EntryPoint:
+    found = tuple(entry_points(group=group, name=name))
     if not found:
         raise CodeRefusedError(RegistrationCode.ADAPTER_NOT_FOUND)
     if len({entry.value for entry in found}) != 1:

@@ -34,7 +34,7 @@ from issuer.operations.contract import (
 )
 from issuer.operations.declaration import Abilities, ConditionalWrite
 from issuer.operations.http_answer import AnswerUnreadableError, ReceivedAnswer, read_answer
-from issuer.operations.http_connection import Connector, Exchange, Message, authorization
+from issuer.operations.http_connection import Connector, Exchange, Message, authorization, repeats_credential
 from issuer.operations.http_document import ANSWER_BYTES_MAX, read_document
 from issuer.operations.http_settings import HttpSettings
 from issuer.operations.http_tag import is_strong
@@ -62,7 +62,7 @@ _COSTING: Final = frozenset({Proof.SUCCEEDED, Proof.FAILED, Proof.PARTIAL})
 
 _SOURCES: Final = (
     *("http_adapter.py", "http_answer.py", "http_connection.py", "http_document.py", "http_settings.py"),
-    *("http_tag.py", "http_target.py", "templates.py", "contract.py", "implementation.py"),
+    *("http_tag.py", "http_target.py", "templates.py", "contract.py", "implementation.py", "repeating.py"),
 )
 """What decides about the bytes that leave and about what an answer proves (OPR-02)."""
 
@@ -186,6 +186,8 @@ class HttpAdapter:
             return Answer(proof=proof, source=source)
         document = read_document(received.body)
         reference = parts.reference_in(document)
+        if repeats_credential(reference, self._credentials, self._settings.bearer):
+            reference = ""
         if not parts.charged or proof not in _COSTING:
             return Answer(proof=proof, source=source, reference=reference)
         charged = parts.charge_in(document)

@@ -19,6 +19,7 @@ from typing import Final
 
 from issuer.operations.contract import NotDispatchedError
 from issuer.operations.http_target import Origin
+from issuer.operations.repeating import repeats
 
 __all__ = ["CREDENTIAL_BYTES_MAX", "Connector", "Exchange", "Message", "authorization"]
 
@@ -111,6 +112,17 @@ def authorization(credentials: Callable[[str], str], name: str | None) -> bytes:
         secret = None
         raise NotDispatchedError("credential_unusable")
     return f"Authorization: Bearer {secret}\r\n".encode("ascii")
+
+
+def repeats_credential(text: str, credentials: Callable[[str], str], name: str | None) -> bool:
+    """Say whether `text` repeats the credential of this name, in any form; yes where nobody can tell now."""
+    if name is None or not text:
+        return False
+    try:
+        line = authorization(credentials, name)
+    except NotDispatchedError:
+        return True
+    return repeats(text, line.decode("ascii").split()[-1])
 
 
 class Message:

@@ -90,7 +90,10 @@ class HttpInspector:
         charged = parts.charge_in(document) if parts.charged else None
         if parts.charged and charged is None:
             return Inspection(seen=Seen.UNCLEAR, source=f"{source}:no_charge")
-        return Inspection(seen=seen, source=source, reference=parts.reference_in(document), charged=charged)
+        reference = parts.reference_in(document)
+        if self._reader.is_repeating_credential(reference):
+            reference = ""
+        return Inspection(seen=seen, source=source, reference=reference, charged=charged)
 
     def _seen(self, look: Look, document: object) -> Seen:
         """Judge what the pointer finds."""

@@ -19,7 +19,7 @@ from issuer.operations.contract import (
     TargetUnreadableError,
 )
 from issuer.operations.http_answer import AnswerUnreadableError, Flaw, ReceivedAnswer, read_answer
-from issuer.operations.http_connection import Connector, Exchange, Message, authorization
+from issuer.operations.http_connection import Connector, Exchange, Message, authorization, repeats_credential
 from issuer.operations.http_document import ANSWER_BYTES_MAX
 from issuer.operations.http_settings import check_bearer
 from issuer.operations.http_target import Resolver, pin_addresses, read_origin, render_target, resolve_system
@@ -32,7 +32,7 @@ READ_S_MAX: Final = 10.0
 
 READ_SOURCES: Final = (
     *("http_answer.py", "http_connection.py", "http_document.py", "http_read.py", "http_settings.py"),
-    *("http_target.py", "templates.py", "contract.py", "implementation.py"),
+    *("http_target.py", "templates.py", "contract.py", "implementation.py", "repeating.py"),
 )
 """What decides about the bytes that leave in a read and about what is taken for its answer (OPR-02)."""
 
@@ -140,6 +140,10 @@ class HttpReader:
             return read_answer(
                 exchange.receive, body_bytes_max=ANSWER_BYTES_MAX, kept_bytes_max=ANSWER_BYTES_MAX
             )
+
+    def is_repeating_credential(self, text: str) -> bool:
+        """Say whether a text of the service repeats the credential that it was shown (SEC-01)."""
+        return repeats_credential(text, self._credentials, self._bearer)
 
     def _message(self, target: str) -> Message:
         lines = [

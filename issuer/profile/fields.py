@@ -76,6 +76,7 @@ __all__ = [
     "Url",
     "UrlTemplate",
     "described",
+    "is_private_url",
     "refused",
 ]
 
@@ -325,6 +326,12 @@ def _check_authority(match: re.Match[str], *, plain_allowed: bool) -> None:
     if scheme == "http" and not plain_allowed and not _is_loopback(host):
         # Whoever is on the way could answer for the service, and read the bearer.
         raise refused(FindingCode.BAD_DESTINATION, "Plain http is accepted for this machine only; use https.")
+
+
+def is_private_url(url: str) -> bool:
+    """Say whether nobody on the way to a URL that was read can read along: https, or this machine."""
+    match = _AUTHORITY.match(url)
+    return match is not None and (match[1] == "https" or _is_loopback(match[2]))
 
 
 def _is_loopback(host: str) -> bool:

@@ -21,6 +21,7 @@ from issuer.profile.fields import (
     ContentTemplate,
     Cost,
     Count,
+    Digest,
     Distinct,
     Duration,
     EffectsMax,
@@ -128,12 +129,26 @@ class Visibility(StrEnum):
 class Sink(Table):
     """`[audit] sink.NAME`: one place that receives every span (AUD-02)."""
 
-    type: Literal["jsonl", "otlp"] = Field(description="A synced JSON Lines file, or an OTLP endpoint.")
+    type: Literal["jsonl", "otlp", "python"] = Field(
+        description="A synced JSON Lines file, an OTLP endpoint, or a third party's code."
+    )
     path: Text | None = Field(
         default=None,
         description="Folder of the file, below the user's state folder unless absolute; needed by `jsonl`.",
     )
     url: Url | None = Field(default=None, description="Endpoint; needed by `otlp`, and only there.")
+    bearer: Name | None = Field(
+        default=None, description="Credential sent to the endpoint as bearer token; kept by the issuer."
+    )
+    plugin: Name | None = Field(
+        default=None, description="Its name in the entry points `permit_issuer.sinks`; needed by `python`."
+    )
+    digest: Digest | None = Field(
+        default=None, description="Digest of its source files, needed by `python`; another one is refused."
+    )
+    settings: FrozenMap[Name, Text] = Field(
+        default={}, description="What a `python` sink is made with; never a secret."
+    )
     required: bool = Field(
         default=True, description="Dispatch waits for it. At least one sink is required, in every mode."
     )

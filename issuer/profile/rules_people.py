@@ -8,10 +8,11 @@ is named exists. Pure, except that the zone is looked up in the machine's databa
 
 import re
 import zoneinfo
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from issuer.profile.draft import Draft, unknown_name
+from issuer.profile.fields import is_private_url
 from issuer.profile.findings import FindingCode, KeyPath, Problem
 from issuer.profile.models import Sink
 
@@ -74,14 +75,32 @@ def _is_zone(name: str) -> bool:
     return True
 
 
+_NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "jsonl": ("path",),
+    "otlp": ("url",),
+    "python": ("plugin", "digest"),
+}
+"""The keys that each type of sink needs."""
+
+_ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {"otlp": ("bearer",), "python": ("settings",)}
+"""The keys that a type may have beside those; any other one is of another type."""
+
+
 def _sink_problems(path: KeyPath, sink: Sink) -> Iterator[Problem]:
-    needed, foreign = ("path", "url") if sink.type == "jsonl" else ("url", "path")
-    if getattr(sink, needed) is None:
-        message = f"A sink of type {sink.type} needs `{needed}`."
-        yield Problem(path=(*path, needed), code=FindingCode.MISSING_KEY, message=message)
-    if getattr(sink, foreign) is not None:
-        message = f"A sink of type {sink.type} has no `{foreign}`."
-        yield Problem(path=(*path, foreign), code=FindingCode.CONFLICT, message=message)
+    needed = _NEEDED[sink.type]
+    own = {*needed, *_ALLOWED.get(sink.type, ())}
+    foreign = {key for keys in (*_NEEDED.values(), *_ALLOWED.values()) for key in keys} - own
+    for key in needed:
+        if getattr(sink, key) is None:
+            message = f"A sink of type {sink.type} needs `{key}`."
+            yield Problem(path=(*path, key), code=FindingCode.MISSING_KEY, message=message)
+    for key in sorted(foreign):
+        if getattr(sink, key):
+            message = f"A sink of type {sink.type} has no `{key}`."
+            yield Problem(path=(*path, key), code=FindingCode.CONFLICT, message=message)
+    if sink.bearer is not None and sink.url is not None and not is_private_url(sink.url):
+        message = "A bearer token goes over https, or to this machine; anybody on the way could read it."
+        yield Problem(path=(*path, "url"), code=FindingCode.BAD_DESTINATION, message=message)
 
 
 def _login_problems(draft: Draft) -> Iterator[Problem]:

@@ -35,11 +35,6 @@ UNSERVED: Final = (
         used_by=lambda profile: iter(("",) if profile.mode == "strict" else ()),
     ),
     Unserved(
-        pattern="audit.sink.*",
-        sentence="A sink of type otlp receives nothing yet; only jsonl does.",
-        used_by=lambda profile: (name for name, sink in profile.audit.sinks.items() if sink.type == "otlp"),
-    ),
-    Unserved(
         pattern="person.*.login",
         sentence="A person has no token; the login of a person is an account.",
         used_by=lambda profile: (name for name, one in profile.people.items() if one.login == "token"),

@@ -43,8 +43,13 @@ class Plan:
 
     @property
     def is_complete(self) -> bool:
-        """Whether some required sink proves that no admission is missed."""
-        return any(sink.required and sink.state is SinkState.COMPLETE for sink in self.sinks)
+        """Whether some required sink, where the ledger had it in the end, proves that no admission is missed."""
+        return any(
+            sink.required
+            and sink.state is SinkState.COMPLETE
+            and sink.registration.name not in self.retold.left_sinks
+            for sink in self.sinks
+        )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,12 +17,12 @@ Next: `issuer.commands.backup`.
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from audit import SinkUnavailable
-from audit import create as create_jsonl
 from issuer.backup import shipped
 from issuer.checking import checked_file, note_restored
 from issuer.clock import now_ms
@@ -39,10 +39,11 @@ from issuer.restore.sinks import SinkSeen, look_at_sink
 from issuer.restore.steps import first_steps
 from issuer.sealing import KeyRing, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
+from issuer.sink_building import file_of, make_place
 from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given, on_record
 from issuer.wiring import open_ledger, own_ledger
 from ledger.authority import RulingKind
-from ledger.errors import LedgerCorrupt, LedgerUnavailable
+from ledger.errors import Fault, LedgerCorrupt, LedgerUnavailable
 from ledger.model import InstantMs, Tier
 from ledger.port import Ledger
 from ledger.refusals import Refusal, RefusalCode
@@ -302,9 +303,7 @@ class _Restore:
 
     def _planned(self, ledger: SqliteLedger, given: Given, base: Position, tree: Frontier) -> Plan:
         profile = given.ground.profile
-        # A sink that left or joined the profile since would stop the start, so it stops here, before anything changes.
-        sinks_in_force(profile, ledger)
-        retold = Retold()
+        retold = Retold(left_sinks=self._moved_since(ledger))
         sinks = tuple(
             look_at_sink(
                 registration,
@@ -319,6 +318,14 @@ class _Restore:
         _refuse_retold(given, retold)
         return Plan(base=base, epoch=max(seen) + 1, sinks=sinks, retold=retold, given=given)
 
+    def _moved_since(self, backup: SqliteLedger) -> set[str]:
+        """Return the sinks that the ledger which is replaced has elsewhere than the backup, if it can be read."""
+        with looked_at(self._places, self._ring) as current, suppress(Fault):
+            if current is not None:
+                last = set(current.read(lambda view: view.sinks()))
+                return {one.name for one in backup.read(lambda view: view.sinks()) if one not in last}
+        return set()
+
     def _now(self) -> InstantMs:
         """Return the clock's instant, and never one before what the backup or a sink has seen."""
         return InstantMs(max(self._clock(), self._floor_ms))
@@ -331,15 +338,17 @@ class _Restore:
             raise LedgerUnavailable("clock_behind", message)
 
     def _begun_anew(self, plan: Plan) -> list[str]:
-        """Begin the file of each sink that cannot go on, at its registered place; what stood there is kept."""
+        """Begin the file of each sink that cannot go on, at its registered place; what stood there is kept.
+
+        Of a sink that another program keeps that is the watermark: it gets everything again, of all epochs.
+        """
         begun = []
         for sink in plan.sinks:
             if sink.is_usable:
                 continue
-            place = Path(sink.registration.location)
-            move_aside(place, epoch=plan.epoch)
+            move_aside(file_of(sink.registration), epoch=plan.epoch)
             try:
-                create_jsonl(place, self._ledger_id, name=sink.registration.name)
+                make_place(sink.registration, self._ledger_id)
             except SinkUnavailable as fault:
                 message = (
                     f"The ledger is restored, and its audit sink {fault.sink} cannot be begun anew "

@@ -49,6 +49,7 @@ _HEARD: Final = (
     | _STOPS.keys()
     | _CREDENTIALS
     | {TransitionName.INVOCATION_ENDED, TransitionName.REVISION_ACTIVATED, TransitionName.EFFECT_REVOKED_LATE}
+    | {TransitionName.SINK_REPLACED}
 )
 
 
@@ -121,6 +122,8 @@ class Retold:
     stops: dict[str, Stop] = field(default_factory=dict)
     credentials: set[str] = field(default_factory=set)
     revoked_late: set[EffectId] = field(default_factory=set)
+    left_sinks: set[str] = field(default_factory=set)
+    """Sinks that stood elsewhere in the end: what is at their place of the backup proves nothing of what came then."""
     is_revised: bool = False
     last_ms: int = 0
     heard: set[bytes] = field(default_factory=set)
@@ -145,6 +148,8 @@ class Retold:
             self._hear_stop(str(transition.attributes["permit.stop"]), _STOPS[transition.name])
         elif transition.name in _CREDENTIALS:
             self.credentials.add(str(transition.attributes["permit.credential"]))
+        elif transition.name is TransitionName.SINK_REPLACED:
+            self.left_sinks.add(str(transition.attributes["permit.sink.name"]))
         elif transition.name is TransitionName.REVISION_ACTIVATED:
             self.is_revised = True
         elif transition.name is TransitionName.EFFECT_REVOKED_LATE and transition.effect_id is not None:

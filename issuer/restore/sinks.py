@@ -17,6 +17,7 @@ from audit import SinkUnavailable
 from audit.sinks.epochs import Left
 from audit.sinks.reading import read_jsonl
 from issuer.restore.retold import Retold
+from issuer.sink_building import watermark_of
 from ledger.errors import LedgerUnavailable
 from ledger.model import SinkRegistration
 from ledger.port import Ledger
@@ -26,6 +27,9 @@ from ledger.tree import Frontier
 PAGE_ROWS: Final = 1000
 """Spans of the backup that are read at a time."""
 
+_UNUSABLE_WATERMARK: Final = frozenset(
+    {"foreign_ledger", "foreign_place", "not_a_file", "hard_link", "writable_by_others", "unreadable"}
+)
 _UNUSABLE: Final = frozenset({"missing", "foreign_ledger", "no_header", "not_a_file"})
 
 
@@ -36,6 +40,8 @@ class SinkState(StrEnum):
     BEHIND = "behind"
     MISSING = "missing"
     FOREIGN = "foreign"
+    AHEAD = "ahead"
+    """It has seen more than the backup, and what that was cannot be read from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +70,15 @@ def look_at_sink(
 ) -> SinkSeen:
     """Read one sink from end to end; what it tells beyond the backup is taken into `retold`.
 
+    One that another program keeps is no proof of anything: how far it got is known, and not what it holds.
+
     `tree` is the frontier over the backup's spans.
 
     Raises:
         LedgerUnavailable: `sink_diverged`, `sink_damaged`, or the file cannot be read.
     """
+    if registration.kind != "jsonl":
+        return _look_at_watermark(registration, required=required, backup=backup)
     name = registration.name
     state, left, last = SinkState.BEHIND, None, None
     expected = _rows(backup)
@@ -94,6 +104,24 @@ def look_at_sink(
         state = SinkState.COMPLETE
     epoch = 0 if last is None else last.epoch
     return SinkSeen(registration=registration, required=required, state=state, left=left, epoch=epoch)
+
+
+def _look_at_watermark(registration: SinkRegistration, *, required: bool, backup: Ledger) -> SinkSeen:
+    name, state, tail = registration.name, SinkState.BEHIND, None
+    try:
+        tail = watermark_of(registration, backup.ledger_id)
+    except SinkUnavailable as fault:
+        if fault.reason not in _UNUSABLE_WATERMARK:
+            raise _unreadable(name, fault) from None
+        state = SinkState.FOREIGN
+    if tail is not None:
+        row = backup.read(lambda view: view.span_at(tail.sequence))
+        if row is not None and row.leaf != tail.leaf and row.position.epoch == tail.epoch:
+            raise _diverged(name)
+        if row is None or row.leaf != tail.leaf:
+            state = SinkState.AHEAD
+    epoch = 0 if tail is None else tail.epoch
+    return SinkSeen(registration=registration, required=required, state=state, left=None, epoch=epoch)
 
 
 def _rows(backup: Ledger) -> Iterator[SpanRow]:

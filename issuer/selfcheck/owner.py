@@ -147,7 +147,10 @@ def _named_credentials(known: Known) -> frozenset[str]:
     profile = known.profile
     if profile is None:
         return frozenset()
-    return frozenset(name for operation in profile.operations.values() for name in operation.credentials)
+    named = {name for operation in profile.operations.values() for name in operation.credentials}
+    return frozenset(
+        named | {sink.bearer for sink in profile.audit.sinks.values() if sink.bearer is not None}
+    )
 
 
 def credentials(known: Known) -> Iterator[Finding]:
@@ -160,7 +163,7 @@ def credentials(known: Known) -> Iterator[Finding]:
 
     folder, named = known.places.credentials, _named_credentials(known)
     if not folder.exists() and not named:
-        yield Finding(check="credentials", ok=True, says="No operation needs a credential.")
+        yield Finding(check="credentials", ok=True, says="No operation and no sink needs a credential.")
         return
     flaw = private_flaw(folder)
     if flaw is not None:

@@ -161,6 +161,14 @@ _STATES: Final = (
         "A new key seals from here on; earlier permits stay valid until they expire.",
     ),
     _row("retired_now", _E.DONE, 200, _N.STOP, "The key opens no permit any more."),
+    _row("sink_replaced", _E.DONE, 200, _N.STOP, "The ledger's sinks are changed, in every process."),
+    _row(
+        "sink_quarantined",
+        _E.DONE,
+        200,
+        _N.STOP,
+        "These spans are kept from the sink, on record; the ledger and its other sinks have them.",
+    ),
     _row("ended", _E.DONE, 200, _N.STOP, "The invocation is over; its outcome stays as it is."),
     _row("obligation_closed", _E.DONE, 200, _N.STOP, "What the permit obliged to is on record as done."),
     _row(
@@ -172,6 +180,7 @@ _STATES: Final = (
     ),
     _row("created", _E.DONE, 201, _N.STOP, "The issuer is ready."),
     _row("found", _E.DONE, 200, _N.STOP, "This is what is on record."),
+    _row("proved", _E.DONE, 201, _N.STOP, "The proof is written."),
     _row("verified", _E.DONE, 200, _N.STOP, "What was signed is what is here."),
     _row(
         "not_anchored",

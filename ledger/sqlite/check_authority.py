@@ -11,7 +11,15 @@ rulings against the register.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ledger.authority import ACTIVE_REVISION, RulingKind, Stop, StopKind, ruling_id
+from ledger.authority import (
+    ACTIVE_REVISION,
+    SINKS_CHANGED,
+    RulingKind,
+    Stop,
+    StopKind,
+    quarantine_name,
+    ruling_id,
+)
 from ledger.model import Tier
 from ledger.port import SpanColumns
 from ledger.sqlite.authority_rows import (
@@ -70,6 +78,28 @@ def _credential(trail: Trail, row: SpanColumns, said: Said) -> None:
         trail.rulings[RulingKind.TOKEN.value, whose] = RulingTold(row.sequence, None)
 
 
+def _sink_registered(trail: Trail, row: SpanColumns, said: Said) -> None:
+    if "permit.reason" in said:  # gained since: a ruling places it
+        _sink_placed(trail, row, said)
+    else:
+        trail.sinks.add(row.sequence)
+
+
+def _sink_placed(trail: Trail, row: SpanColumns, said: Said) -> None:
+    name = _text(said.get("permit.sink.name"))
+    if name is not None:
+        trail.rulings[RulingKind.SINK.value, name] = RulingTold(row.sequence, None)
+        trail.rulings[RulingKind.SINK.value, SINKS_CHANGED] = RulingTold(row.sequence, None)
+
+
+def _sink_quarantined(trail: Trail, row: SpanColumns, said: Said) -> None:
+    name, first = _text(said.get("permit.sink.name")), said.get("permit.sink.from")
+    if name is not None and type(first) is int:
+        told = RulingTold(row.sequence, str(said.get("permit.sink.upto")))
+        trail.rulings[RulingKind.QUARANTINE.value, quarantine_name(name, first)] = told
+        trail.rulings[RulingKind.SINK.value, SINKS_CHANGED] = RulingTold(row.sequence, None)
+
+
 def _asked(trail: Trail, row: SpanColumns, said: Said) -> None:
     digest = _text(said.get("permit.statement.digest"))
     if (
@@ -93,6 +123,9 @@ AUTHORITY_TOLD: Final[Mapping[str, Callable[[Trail, SpanColumns, Said], None]]] 
     **dict.fromkeys(_STOPPED, _stopped),
     TransitionName.CREDENTIAL_ISSUED.value: _credential,
     TransitionName.CREDENTIAL_REVOKED.value: _credential,
+    TransitionName.SINK_REGISTERED.value: _sink_registered,
+    TransitionName.SINK_REPLACED.value: _sink_placed,
+    TransitionName.SINK_QUARANTINED.value: _sink_quarantined,
     TransitionName.EFFECT_AWAITING_APPROVAL.value: _asked,
     TransitionName.EFFECT_APPROVED.value: _approved,
 }

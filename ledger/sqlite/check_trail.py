@@ -15,7 +15,6 @@ from ledger.port import SpanColumns
 from ledger.sqlite import rows
 from ledger.sqlite.check_authority import AUTHORITY_TOLD
 from ledger.sqlite.check_ground import (
-    BATCH,
     NOTHING_SAID,
     UNREADABLE,
     Accepted,
@@ -27,6 +26,7 @@ from ledger.sqlite.check_ground import (
     TaskStory,
     Trail,
 )
+from ledger.sqlite.span_rows import span_batches
 from ledger.states import LEGAL_MOVES, PENDING, EffectState
 from ledger.transitions import TransitionName
 from ledger.tree import Frontier, GrowingTree, decoded_frontier, leaf_hash
@@ -44,17 +44,18 @@ _ADMITS: Final = TransitionName.EFFECT_ADMITTED.value
 _REPLAYS: Final = TransitionName.EFFECT_REPLAYED.value
 _RESTORES: Final = TransitionName.LEDGER_RESTORED.value
 _ACCEPTS_CLOCK: Final = TransitionName.CLOCK_ACCEPTED.value
-_COLUMNS: Final = ", ".join(SpanColumns._fields[:-1])
 
 
 def check_trail(ground: Ground) -> int:
     """Recompute the trail; return how many spans it has."""
     tree = GrowingTree()
     last = _Last()
-    policies = _Policies(ground)
-    cursor = ground.raw.execute(f"SELECT {_COLUMNS} FROM spans ORDER BY sequence")
-    while batch := cursor.fetchmany(BATCH):
-        spans = [SpanColumns._make((*row, policies.of(row[2]))) for row in batch]
+
+    def stray(sequence: int) -> None:
+        says = "The row names a policy of a span that is not there."
+        ground.find("span_differs", ("span_policies", sequence), says)
+
+    for spans in span_batches(ground.raw, stray):
         # The tree is over what the bodies hash to: a changed leaf column is a finding of its own.
         leaves = [leaf_hash(row.body) for row in spans]
         for row, leaf in zip(spans, leaves, strict=True):
@@ -67,42 +68,8 @@ def check_trail(ground: Ground) -> int:
             _follow(ground, row)
         for leaf in leaves:
             tree.add(leaf)
-    policies.end()
     _check_head(ground, tree.frontier(), last)
     return tree.size
-
-
-class _Policies:
-    """The rows of `span_policies` beside the spans that they name, one pass over both (AUD-06)."""
-
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        # SQLite sorts what fits no memory in a file of its own; row by row, each would be a search.
-        self._rows = iter(
-            ground.raw.execute("SELECT sequence, policy FROM span_policies ORDER BY sequence, policy")
-        )
-        self._next: tuple[int, str] | None = next(self._rows, None)
-
-    def of(self, sequence: int) -> tuple[str, ...]:
-        """Return the policies of the next span, sorted; rows of spans that are not there are findings."""
-        found: list[str] = []
-        while self._next is not None and self._next[0] <= sequence:
-            if self._next[0] == sequence:
-                found.append(self._next[1])
-            else:
-                self._stray(self._next)
-            self._next = next(self._rows, None)
-        return tuple(found)
-
-    def end(self) -> None:
-        """Find the rows after the last span."""
-        while self._next is not None:
-            self._stray(self._next)
-            self._next = next(self._rows, None)
-
-    def _stray(self, row: tuple[int, str]) -> None:
-        says = "The row names a policy of a span that is not there."
-        self._ground.find("span_differs", ("span_policies", row[0]), says)
 
 
 class _Last:
@@ -223,10 +190,6 @@ def _obligation_done(trail: Trail, row: SpanColumns, said: Said) -> None:
         trail.obligations.add(("obligations_done", row.story, name, row.at_ms, row.sequence))
 
 
-def _sink_registered(trail: Trail, row: SpanColumns, _said: Said) -> None:
-    trail.sinks.add(row.sequence)
-
-
 _TASK_STATES: Final = {
     TransitionName.TASK_FROZEN.value: TaskState.FROZEN.value,
     TransitionName.TASK_THAWED.value: TaskState.OPEN.value,
@@ -240,7 +203,6 @@ _TOLD: Final[dict[str, Callable[[Trail, SpanColumns, Said], None]]] = {
     TransitionName.OVERRUN_ACCEPTED.value: _overrun_accepted,
     TransitionName.EFFECT_ACKNOWLEDGED.value: _acknowledged,
     TransitionName.LEDGER_COLLECTED.value: _collected,
-    TransitionName.SINK_REGISTERED.value: _sink_registered,
     TransitionName.INVOCATION_OPENED.value: _invocation_opened,
     TransitionName.INVOCATION_ENDED.value: _invocation_ended,
     TransitionName.EFFECT_OBLIGED.value: _obliged,

@@ -8,17 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 from ledger.errors import LedgerCorrupt
 from ledger.port import SpanColumns
-from ledger.sqlite.check_ground import BATCH, UNREADABLE
+from ledger.sqlite.check_ground import UNREADABLE
 from ledger.sqlite.connection import DatabaseError, as_fault, open_database
-from ledger.sqlite.store import journal_mode
+from ledger.sqlite.span_rows import span_batches
 
-__all__ = ["SpanStream", "open_span_stream"]
-
-_COLUMNS: Final = ", ".join(SpanColumns._fields)
+__all__ = ["SpanStream", "open_leaf_stream", "open_span_stream"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,26 +30,64 @@ class SpanStream:
 
 @contextmanager
 def open_span_stream(path: Path) -> Iterator[SpanStream]:
-    """Give the spans of the ledger at `path`; the snapshot ends with the block.
+    """Give the spans of the ledger at `path`, or of a copy of one; the snapshot ends with the block.
 
     Raises:
-        LedgerUnavailable, LedgerCorrupt: it cannot be read, or a row was never written there.
+        LedgerUnavailable, LedgerCorrupt: it cannot be read; `batches` raise them as well.
     """
-    raw = open_database(path, journal_mode=journal_mode(), read_only=True)
+    with _snapshot(path) as raw:
+        with _as_faults():
+            found = raw.execute("SELECT ledger_id FROM ledger WHERE one = 1").fetchone()
+            count = raw.execute("SELECT count(*) FROM spans").fetchone()[0]
+        if found is None:
+            raise LedgerCorrupt("no_ledger", "The ledger does not say which one it is.")
+        yield SpanStream(ledger_id=str(found[0]), count=count, batches=_batches(raw))
+
+
+@contextmanager
+def open_leaf_stream(path: Path, size: int) -> Iterator[Iterator[bytes]]:
+    """Give the leaf hashes of the first `size` spans as their rows say them; the snapshot ends with the block.
+
+    Whoever takes them holds the root over them against one that was signed: a row may say anything.
+
+    Raises:
+        LedgerUnavailable, LedgerCorrupt: as `open_span_stream`.
+    """
+    with _snapshot(path) as raw:
+        yield _leaves(raw, size)
+
+
+@contextmanager
+def _snapshot(path: Path) -> Iterator[Any]:
+    raw = open_database(path, journal_mode=None, read_only=True)
     try:
-        raw.execute("BEGIN")
-        found = raw.execute("SELECT ledger_id FROM ledger WHERE one = 1").fetchone()
-        count = raw.execute("SELECT count(*) FROM spans").fetchone()[0]
-        cursor = raw.execute(f"SELECT {_COLUMNS} FROM spans ORDER BY sequence")
+        with _as_faults():
+            raw.execute("BEGIN")
+        yield raw
+    finally:
+        raw.close()
 
-        def batches() -> Iterator[Sequence[SpanColumns]]:
-            while batch := cursor.fetchmany(BATCH):
-                yield [SpanColumns._make(row) for row in batch]
 
-        yield SpanStream(ledger_id=str(found[0]), count=count, batches=batches())
+@contextmanager
+def _as_faults() -> Iterator[None]:
+    try:
+        yield
     except DatabaseError as fault:
         raise as_fault(fault) from None
     except UNREADABLE:
         raise LedgerCorrupt("unreadable", "The ledger holds rows that were never written there.") from None
-    finally:
-        raw.close()
+
+
+def _batches(raw: Any) -> Iterator[Sequence[SpanColumns]]:  # noqa: ANN401 - untyped driver
+    """Yield the rows, each with its policies; refuse at the end where policies name spans that are not there."""
+    strays: list[int] = []
+    with _as_faults():
+        yield from span_batches(raw, strays.append)
+    if strays:
+        raise LedgerCorrupt("span_policies", "A row names a policy of a span that is not there.")
+
+
+def _leaves(raw: Any, size: int) -> Iterator[bytes]:  # noqa: ANN401 - untyped driver
+    with _as_faults():
+        for (leaf,) in raw.execute("SELECT leaf FROM spans WHERE sequence <= ? ORDER BY sequence", (size,)):
+            yield leaf

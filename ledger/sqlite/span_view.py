@@ -50,15 +50,16 @@ SELECT name, (
 _UNUSED_EFFECTS: Final = (
     "SELECT p.permit_id, e.effect_id, e.state, e.task_id, e.subject, e.actor, e.operation, e.sequence "
     "FROM effects AS e {by} CROSS JOIN permits AS p ON p.effect_id = e.effect_id "
-    f"WHERE e.state IN ({names(PERMIT_UNUSED)}) AND e.sequence > ? "
-    "AND NOT EXISTS (SELECT 1 FROM permit_uses AS u WHERE u.permit_id = p.permit_id) ORDER BY e.sequence LIMIT ?"
+    f"WHERE e.state IN ({names(PERMIT_UNUSED)}) AND (e.sequence, e.effect_id) > (?, ?) "
+    "AND NOT EXISTS (SELECT 1 FROM permit_uses AS u WHERE u.permit_id = p.permit_id) "
+    "ORDER BY e.sequence, e.effect_id LIMIT ?"
 )
 _UNUSED_TOMBSTONES: Final = (
     "SELECT permit_id, effect_id, state, task_id, subject, actor, operation, sequence "
     "FROM tombstones {by} "
-    f"WHERE permit_id IS NOT NULL AND state IN ({names(UNUSED)}) AND sequence > ? "
+    f"WHERE permit_id IS NOT NULL AND state IN ({names(UNUSED)}) AND (sequence, effect_id) > (?, ?) "
     "AND NOT EXISTS (SELECT 1 FROM permit_uses AS u WHERE u.permit_id = tombstones.permit_id) "
-    "ORDER BY sequence LIMIT ?"
+    "ORDER BY sequence, effect_id LIMIT ?"
 )
 
 
@@ -250,10 +251,10 @@ class SpanReading(AuthorityReading):
         found = self._raw.execute(_COUNTED, (first, last)).fetchall()
         return MappingProxyType({name: number for name, number in found if number})
 
-    def permits_unused(self, *, after: int = 0, limit: int) -> Sequence[UnusedPermit]:
-        """Return at most `limit` permits that were never used, with a larger sequence, in order."""
-        found = self._all(_UNUSED_EFFECTS.format(by=self._by_unused), after, limit)
-        found += self._all(_UNUSED_TOMBSTONES.format(by=self._by_collected), after, limit)
+    def permits_unused(self, *, after: tuple[int, str] = (0, ""), limit: int) -> Sequence[UnusedPermit]:
+        """Return at most `limit` permits that were never used, after one of a sequence and an effect, in order."""
+        found = self._all(_UNUSED_EFFECTS.format(by=self._by_unused), *after, limit)
+        found += self._all(_UNUSED_TOMBSTONES.format(by=self._by_collected), *after, limit)
         return [
             UnusedPermit(
                 permit_id=PermitId(row[0]),
@@ -265,7 +266,7 @@ class SpanReading(AuthorityReading):
                 operation=row[6],
                 sequence=row[7],
             )
-            for row in sorted(found, key=lambda row: row[7])[:limit]
+            for row in sorted(found, key=lambda row: (row[7], row[1]))[:limit]
         ]
 
     def denied_then_done(

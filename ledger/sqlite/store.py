@@ -19,6 +19,7 @@ from ledger.capacity import is_noise
 from ledger.changes import Step
 from ledger.errors import CommitUncertain, Fault, LedgerCorrupt, LedgerUnavailable
 from ledger.model import InstantMs, LedgerId
+from ledger.noise import Tally, is_ask
 from ledger.port import Authenticator, Committed, Decide, SpanRecorder, Verdict, View
 from ledger.sqlite import rows
 from ledger.sqlite.authority_view import ProvenRulings
@@ -40,6 +41,7 @@ from ledger.sqlite.halt import refuse_halted
 from ledger.sqlite.head import proven_head
 from ledger.sqlite.lock import WriterLock
 from ledger.sqlite.schema import expected_digest, schema_digest
+from ledger.sqlite.tally_file import TallyFile
 from ledger.sqlite.view import SqliteView
 from ledger.sqlite.writes import StepWriter
 from ledger.timekeeping import NO_UPTIME, LastEntry, Uptime, believed
@@ -97,14 +99,13 @@ class SqliteLedger:
         """
         self._path = path
         self._keys = keys
-        self._clock = clock
-        self._uptime = uptime
-        self._observe = observer
+        self._clock, self._uptime, self._observe = clock, uptime, observer
         self.noise_bytes_max = noise_bytes_max
         self._pid = os.getpid()
         self._rulings: ProvenRulings = {}
         self._dead: str | None = None
         self._uncertain, self._closed = False, False
+        self._tally: Tally | None = None  # as it is once the transaction that goes on is committed
         self._tolerant = tolerant
         self._expected_id = ledger_id
         self.damage: LedgerCorrupt | None = None
@@ -122,6 +123,7 @@ class SqliteLedger:
                     LedgerCorrupt("schema", "The ledger's tables or guards are not those this release makes.")
                 )
             self._ledger_id = self._opened_id()
+            self._tally_file = TallyFile(path, self._ledger_id, keys)
             self._recorder = recorder(self._ledger_id)
         except DatabaseError as fault:
             self.close()
@@ -230,6 +232,8 @@ class SqliteLedger:
                 return committed
             self._reached("before_commit")
             self._commit()  # 10
+            if self._tally is not None:
+                self._tally_file.write(self._tally)
             self._observe("committed")
             return committed
 
@@ -239,27 +243,47 @@ class SqliteLedger:
         now, uptime = self._time(head.last_entry, accept_clock=accept_clock)  # 5
         view: View = SqliteView(self._raw, ledger_id=self._ledger_id, keys=self._keys, proven=self._rulings)
         verdict: Verdict[T] = decide(view, now)  # 6
-        if verdict.steps:
-            self._refuse_noise(view, position, verdict.steps)
-            position = self._written(verdict.steps, replace(head, clock_ms=now, uptime=uptime), frontier)
+        steps = self._standing_steps(view, position, verdict.steps, now)
+        if steps:
+            position = self._written(steps, replace(head, clock_ms=now, uptime=uptime), frontier)
         committed = Committed(
             value=verdict.value,
             refusal=verdict.refusal,
             at_ms=now,
             sequence=position.sequence,
         )
-        return committed, bool(verdict.steps)
+        return committed, bool(steps)
 
-    def _refuse_noise(self, view: View, last: Position, steps: tuple[Step, ...]) -> None:
-        """Refuse one refusal after another where the trail is nearly full: its rest is for what happens (LED-02)."""
-        if self.noise_bytes_max is None or not is_noise(steps):
-            return
+    def _standing_steps(
+        self, view: View, last: Position, steps: tuple[Step, ...], now: InstantMs
+    ) -> tuple[Step, ...]:
+        """Return the steps that stand on record: a repeated no is counted instead, and the counts are told (LED-02)."""
+        self._tally = None
+        if not steps or not (is_noise(steps) or is_ask(steps)):
+            return steps
+        tally, is_full = self._tally_file.read(), True
+        if is_noise(steps):
+            may_stand = not self._is_nearly_full(view, last)
+            tally, is_full = tally.heard(steps, now, may_stand=may_stand)
+            if not may_stand:
+                self._tally_file.write(tally)
+                message = "The audit trail is nearly full, and takes no refusal directly after another."
+                raise LedgerUnavailable("trail_full", message)
+        tally, counts = tally.told(self._ledger_id, now)
+        if not is_full and not counts and self._tally_file.write(tally):
+            return ()
+        if counts or is_noise(steps):
+            self._tally = tally
+        return counts if counts and not is_full else (*counts, *steps)
+
+    def _is_nearly_full(self, view: View, last: Position) -> bool:
+        """Say whether the trail takes no refusal after another any more: its rest is for what happens."""
+        if self.noise_bytes_max is None:
+            return False
         before = view.span_at(last.sequence)
-        if before is None or before.name != TransitionName.REFUSED:
-            return
-        if view.holdings().span_bytes >= self.noise_bytes_max:
-            message = "The audit trail is nearly full, and takes no refusal directly after another."
-            raise LedgerUnavailable("trail_full", message)
+        if before is None or before.name not in {TransitionName.REFUSED, TransitionName.NOISE}:
+            return False
+        return view.holdings().span_bytes >= self.noise_bytes_max
 
     def _written(
         self,

@@ -7,7 +7,13 @@ Next: `ledger.sqlite.schema` puts tables and triggers together.
 
 from typing import Final
 
-from ledger.authority import RULING_TEXT_MAX, SIGNATURE_BYTES_MAX, STATEMENT_DIGEST_BYTES, RulingKind
+from ledger.authority import (
+    RULING_TEXT_MAX,
+    RULING_VALUE_MAX,
+    SIGNATURE_BYTES_MAX,
+    STATEMENT_DIGEST_BYTES,
+    RulingKind,
+)
 from ledger.model import NAME_LENGTH_MAX
 from ledger.sqlite.tables import names
 from ledger.sqlite.triggers import ROW_BYTES
@@ -20,6 +26,7 @@ _RULES: Final = frozenset(
         TransitionName.REVISION_ACTIVATED,
         *(TransitionName.STOP_FROZEN, TransitionName.STOP_THAWED, TransitionName.STOP_REVOKED),
         *(TransitionName.CREDENTIAL_ISSUED, TransitionName.CREDENTIAL_REVOKED),
+        *(TransitionName.SINK_REGISTERED, TransitionName.SINK_REPLACED, TransitionName.SINK_QUARANTINED),
     }
 )
 """Spans that a ruling other than a challenge may come with; a challenge comes with whatever it was used for."""
@@ -32,7 +39,7 @@ CREATE TABLE rulings(
   bucket INTEGER NOT NULL CHECK (bucket BETWEEN 0 AND {BUCKETS - 1}),
   kind TEXT NOT NULL CHECK (kind IN ({names(RulingKind)})),
   name TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND {RULING_TEXT_MAX}),
-  value TEXT NOT NULL CHECK (length(value) BETWEEN 1 AND {RULING_TEXT_MAX}),
+  value TEXT NOT NULL CHECK (length(value) BETWEEN 1 AND {RULING_VALUE_MAX}),
   voids_until_ms INTEGER NOT NULL CHECK (voids_until_ms >= 0),
   since_ms INTEGER NOT NULL,
   sequence INTEGER NOT NULL REFERENCES spans(sequence),

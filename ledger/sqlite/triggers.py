@@ -11,7 +11,7 @@ from ledger.sqlite.tables import names
 from ledger.states import LEGAL_MOVES, PENDING, SLOT_RETURNING, UNRESOLVED, UNUSED, EffectState
 from ledger.transitions import TransitionName
 
-SPAN_ROW_BYTES: Final = 256
+SPAN_ROW_BYTES: Final = 1024
 EFFECT_ROW_BYTES: Final = 2048
 TOMBSTONE_ROW_BYTES: Final = 768
 INVOCATION_ROW_BYTES: Final = 768

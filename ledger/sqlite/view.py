@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from ledger.authority import SINKS_CHANGED, RulingKind, sink_from
 from ledger.errors import LedgerCorrupt
 from ledger.model import (
     NAME_PATTERN,
@@ -348,8 +349,8 @@ class SqliteView(SpanReading):
         return 0 if row is None else int(row[0])
 
     def sinks(self) -> Sequence[SinkRegistration]:
-        """Return the sinks registered with this ledger."""
-        registered = []
+        """Return the sinks of this ledger as they were placed last: each was registered, and may have moved since."""
+        registered = {}
         for name, kind, location, mac in self._all(
             "SELECT name, kind, location, mac FROM sinks ORDER BY name"
         ):
@@ -357,5 +358,15 @@ class SqliteView(SpanReading):
                 raise LedgerCorrupt(
                     "sink_mac", "The place of a sink was changed by someone without the keys."
                 )
-            registered.append(SinkRegistration(name=name, kind=kind, location=location))
-        return registered
+            registered[name] = SinkRegistration(name=name, kind=kind, location=location)
+        if self.ruling(RulingKind.SINK, SINKS_CHANGED) is None:
+            return list(registered.values())
+        for ruling in self.rulings(RulingKind.SINK):
+            if ruling.name == SINKS_CHANGED:
+                continue
+            moved = sink_from(ruling)
+            if moved is None:
+                registered.pop(ruling.name, None)
+            else:
+                registered[ruling.name] = moved
+        return [registered[name] for name in sorted(registered)]

@@ -23,6 +23,8 @@ from ledger.model import EffectId
 from ledger.transitions import Position, Transition, TransitionName
 from tests.bench.full_ledger import full_ledger_rows
 from tests.bench.parts import BareProgram, Row, median_cost
+from tests.bench.recording import recording_rows
+from tests.bench.verifying import verifying_rows
 from tests.support.issuers import Made, budget_line, made_issuer, open_task, permitted
 
 CALLERS = 64
@@ -240,7 +242,9 @@ def main() -> int:
         spent = budget_line(bench.issuer, "root", "note")["settled"]
         bench.issuer.close()
         rows += _shell_rows(bench)
+        rows += recording_rows(Path(name))
         rows += full_ledger_rows(Path(name), effects=asked.effects)
+        rows += verifying_rows(Path(name))
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
         print(f"{row.what:<38}{row.figure:>12}   {ratio:>6}  {row.goal:<28}{row.floor}")

@@ -286,9 +286,9 @@ def test_a_challenge_is_dropped_after_its_time_and_nothing_else_ever_is(
     with pytest.raises(Broken, match="append_only_rulings"):
         commit_steps(ledger, dropping("chl-2"))
     commit_steps(ledger, dropping(OPERATION))  # no challenge has that name, and the stop stays
-    assert counts(book.path)["rulings"] == 6
+    assert counts(book.path)["rulings"] == 9
     commit_steps(ledger, dropping("chl-1"))
-    assert counts(book.path)["rulings"] == 5
+    assert counts(book.path)["rulings"] == 8
     assert ledger.read(lambda view: view.ruling(RulingKind.CHALLENGE, "chl-1")) is None
     assert [one.name for one in ledger.read(lambda view: view.rulings(RulingKind.CHALLENGE))] == ["chl-2"]
     recounted(book.path)
@@ -426,11 +426,11 @@ def test_waits_and_approvals_go_with_their_effect_and_every_total_stays_true(
     assert admit(ledger, sent).refusal is None
     assert settle(ledger, sent, EffectState.SUCCEEDED, {CENT: 1}).refusal is None
     recounted(book.path)
-    assert counts(book.path) == {"rulings": 5, "approval_waits": 2, "approvals": 3}
+    assert counts(book.path) == {"rulings": 8, "approval_waits": 2, "approvals": 3}
     book.clock.now += WINDOW_MS
     money = totals(book.path)
     assert collect(ledger, asked()) == (sent.effect_id,)
-    assert counts(book.path) == {"rulings": 5, "approval_waits": 1, "approvals": 1}
+    assert counts(book.path) == {"rulings": 8, "approval_waits": 1, "approvals": 1}
     recounted(book.path)
     assert totals(book.path) == money
     assert ledger.read(lambda view: view.approval_wait(sent.effect_id)) is None

@@ -352,12 +352,13 @@ def test_a_revoked_key_signs_nothing_more_is_shown_as_revoked_and_frees_no_small
     with made.open() as issuer:
         old_key, old = vkey(issuer), str(signed(issuer).more["key"])
         assert issuer.keys_revoke(old).code == "revoked_now"
+        # The revocation signs one with the new key at once: the trail has one that is no thief's.
+        assert [said["permit.key.id"] == old for said in spans_of_checkpoints(made)] == [True, False]
         assert vkey(issuer) != old_key
         told = issuer.audit_key().more
         assert old_key not in str(told["vkeys"])
         rows = {row["key"]: row["state"] for row in told["checkpoint_keys"]}  # type: ignore[attr-defined]
         assert rows[old] == "revoked"
-        # The revocation signed one itself, so the memory is the new key's; then all but the old key's note is lost.
         newest = signed(issuer)
         assert newest.more["key"] != old
     whole = Whole(made, tmp_path / "before")

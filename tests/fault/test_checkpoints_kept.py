@@ -12,6 +12,8 @@ import pytest
 from issuer import Issuer
 from issuer.checkpoints import keeper, signing
 from issuer.clock import now_ms
+from issuer.commands import checkpoints
+from issuer.wire import Answer
 from tests.support.checkpoints import (
     TABLE,
     demand_true,
@@ -159,7 +161,7 @@ def test_an_answer_waits_for_no_checkpoint_and_closing_for_it_only_so_long(
     def hold(step: str) -> None:
         if step == "checkpoint_alone":
             reached.set()
-            assert go_on.wait(30)
+            assert go_on.wait(10)
 
     clock = Clock(now_ms())
     service.then(answer(201))
@@ -176,6 +178,27 @@ def test_an_answer_waits_for_no_checkpoint_and_closing_for_it_only_so_long(
     go_on.set()
     thread.join(10)
     assert reasons(made) == ["scheduled"]
+
+
+@pytest.mark.spec("AUD-04")
+def test_nobody_signs_while_another_does(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "WAIT_S", 0.05)
+    answers: list[Answer | None] = []
+
+    def meanwhile(step: str) -> None:
+        if step == "checkpoint_alone" and not answers:
+            answers.append(None)
+            with made.open() as other:
+                grown(other, "other")
+                answers[:] = [other.audit_checkpoint()]
+
+    with made.open(observe=meanwhile) as issuer:
+        grown(issuer, "more")
+        signed(issuer)
+    (busy,) = answers
+    assert busy is not None
+    assert (busy.code, "another process is signing" in busy.say) == ("audit_unavailable", True)
+    demand_true(made)
 
 
 @pytest.mark.spec("AUD-02", "AUD-04")

@@ -27,6 +27,7 @@ from tests.support.full_ledger import full_ledger
 from tests.support.ledger_children import ended, go, started
 from tests.support.ledger_edits import EDITS
 from tests.support.ledger_edits_four import EDITS_FOUR
+from tests.support.ledger_edits_spans import EDITS_OF_SPANS
 from tests.support.ledger_edits_three import EDITS_THREE
 from tests.support.ledger_edits_two import EDITS_TWO
 from tests.support.ledger_stages import stages
@@ -77,6 +78,12 @@ def test_an_edit_without_the_keys_is_named_with_its_place(busy: Busy, edit: Edit
     assert_named(busy, edit)
 
 
+@pytest.mark.spec("AUD-06", "LED-06")
+@pytest.mark.parametrize("edit", EDITS_OF_SPANS, ids=[edit.name for edit in EDITS_OF_SPANS])
+def test_an_edit_of_what_a_span_is_found_by_is_named_with_its_place(busy: Busy, edit: Edit) -> None:
+    assert_named(busy, edit)
+
+
 def _objects() -> list[tuple[str, str, str]]:
     statements = re.findall(r"^CREATE (TABLE) (\w+)(.*)", schema_statements(), re.MULTILINE)
     return [(kind.lower(), name, rest) for kind, name, rest in statements]
@@ -84,9 +91,10 @@ def _objects() -> list[tuple[str, str, str]]:
 
 @pytest.mark.spec("LED-06")
 def test_each_kind_of_row_is_edited() -> None:
-    text = json.dumps([edit.statements for edit in (*EDITS, *EDITS_TWO, *EDITS_THREE, *EDITS_FOUR)])
+    every = (*EDITS, *EDITS_TWO, *EDITS_THREE, *EDITS_FOUR, *EDITS_OF_SPANS)
+    text = json.dumps([edit.statements for edit in every])
     tables = {name for kind, name, _sql in _objects() if kind == "table"}
-    assert len(tables) == 31
+    assert len(tables) == 32
     words = ("UPDATE ", "DELETE FROM ", "INSERT INTO ")
     assert {table for table in tables if not any(word + table in text for word in words)} == set()
 

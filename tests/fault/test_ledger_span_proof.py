@@ -114,6 +114,10 @@ LIES: list[tuple[str, Spoil]] = [
     ("text as body", with_(body="{}")),
     ("no body", with_(body=None)),
     ("a list as body", with_(body=[1])),
+    ("no attributes", with_(attributes=None)),
+    ("bytes as an attribute", with_(attributes={"permit.actor": b"u-ana"})),
+    ("a number as policies", with_(attributes={"permit.policy.ids": 7})),
+    ("no text as a policy", with_(attributes={"permit.policy.ids": (None,)})),
 ]
 
 

@@ -4,6 +4,7 @@ Work is counted in steps of SQLite's own machine, which are the same on every co
 """
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audit.recorder import OtelRecorder
 from audit.vocabulary import SPANS as SPANS_OF_THE_VOCABULARY
 from ledger.changes import Step
-from ledger.model import InstantMs
+from ledger.model import EffectId, InstantMs
 from ledger.port import SpanFilter, Verdict, View
 from ledger.questions import FOUND_BY, MOVES_TO, POLICY_IDS
 from ledger.sqlite import SqliteLedger
@@ -27,8 +29,10 @@ from ledger.sqlite.span_view import DONE_MAX
 from ledger.states import EffectState
 from ledger.transitions import SpanRow, Transition, TransitionName
 from tests.support import long_trail as told
-from tests.support.ledgers import START, Book, made_book, probe
+from tests.support.ledgers import START, Book, attacker, commit_steps, made_book, probe
 from tests.support.long_trail import long_trail
+from tests.support.old_release import NUMBERS, old_issuer
+from tests.support.upgrading import opened as upgraded
 
 SPANS = 1_500
 ALL = 100_000
@@ -129,21 +133,21 @@ def filters(draw: st.DrawFn) -> SpanFilter:
 @settings(max_examples=150, deadline=None)
 @given(
     wanted=filters(),
-    after=st.integers(0, SPANS),
-    before=st.none() | st.integers(0, SPANS + 5),
-    limit=st.integers(1, 60),
-    falls=st.booleans(),
+    page=st.tuples(
+        st.integers(0, SPANS),
+        st.none() | st.integers(0, SPANS + 5),
+        st.integers(1, 60),
+        st.booleans(),
+    ),
 )
-def test_what_is_found_is_what_the_bodies_say(  # noqa: PLR0917 - hypothesis gives each by name
+def test_what_is_found_is_what_the_bodies_say(
     ledger: SqliteLedger,
     damaged: DamagedView,
     trail: Trail,
     wanted: SpanFilter,
-    after: int,
-    before: int | None,
-    limit: int,
-    falls: bool,
+    page: tuple[int, int | None, int, bool],
 ) -> None:
+    after, before, limit, falls = page
     end = ALL if before is None else before
     fitting = [span for span, said in trail if is_wanted(span, said, wanted)]
     expected = [at for at in sequences(fitting) if after < at < end]
@@ -250,3 +254,67 @@ def test_denied_and_then_done_is_found_on_the_same_resource_within_the_window(
         lambda view: view.denied_then_done(SpanFilter(), window_ms=window_ms, after=300, limit=2)
     )
     assert [one.denied.position.sequence for one in page] == [at for at in expected if at > 300][:2]
+
+
+def stored(book: Book, sequence: int) -> dict[str, Any]:
+    raw = attacker(book.path)
+    names = ", ".join(FOUND_BY)
+    (row,) = raw.execute(f"SELECT {names} FROM spans WHERE sequence = ?", (sequence,)).fetchall()  # noqa: S608
+    raw.close()
+    return dict(zip(FOUND_BY, row, strict=True))
+
+
+@pytest.mark.spec("AUD-06", "SEC-01")
+def test_a_column_repeats_what_the_body_keeps_and_not_what_was_redacted(tmp_path: Path) -> None:
+    secret = "sk-Canary0123456789"
+    made = made_book(tmp_path / "book")
+    opened = made.open(recorder=lambda name: OtelRecorder(name, random_bytes=os.urandom, service_version="0"))
+    kind = told.KINDS["succeeded"]
+    effect = EffectId(f"eff_{'0' * 32}")
+    outcome = Transition(
+        name=kind.name,
+        story=effect,
+        effect_id=effect,
+        state_from=kind.origin,
+        state_to=kind.target,
+        attributes={**kind.attributes, "permit.resource.id": secret, "permit.actor": "agent-7"},
+    )
+    commit_steps(opened, Step(transition=outcome))
+    (span,) = opened.read(lambda view: view.find_spans(SpanFilter(actor="agent-7"), limit=5))
+    assert secret.encode() not in span.body
+    columns = stored(made, span.position.sequence)
+    assert columns["resource"] == json.loads(span.body)["attributes"]["permit.resource.id"]
+    assert columns["resource"] == "[redacted:api_key]"
+    assert found(opened, SpanFilter(resource=secret), limit=5) == []
+    opened.close()
+    assert all(secret.encode() not in path.read_bytes() for path in made.folder.glob("ledger*"))
+
+
+@pytest.mark.spec("AUD-06", "LED-04")
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_ledger_of_an_earlier_release_is_asked_as_one_of_this(tmp_path: Path, number: int) -> None:
+    made = old_issuer(tmp_path / "old", number=number)
+    with upgraded(made) as issuer:
+        old = issuer._house.ledger
+        spans = bodies(old.read(lambda view: view.spans_after(0, limit=ALL)))
+        said = {
+            name: {held[a] for _span, held in spans if a in held}
+            for name, a in PARTS.items()
+            if name != "policy"
+        }
+        assert {name for name, values in said.items() if values} >= {"actor", "subject", "task", "operation"}
+        for name, values in said.items():
+            for value in values:
+                wanted = SpanFilter(**{name: value})
+                expected = [span.position.sequence for span, held in spans if is_wanted(span, held, wanted)]
+                assert sequences(old.read(partial(all_of, wanted=wanted))) == expected
+        policies = {policy for _span, held in spans for policy in held.get(POLICY_IDS, [])}
+        assert policies
+        for policy in policies:
+            wanted = SpanFilter(policy=policy)
+            expected = [span.position.sequence for span, held in spans if is_wanted(span, held, wanted)]
+            assert sequences(old.read(partial(all_of, wanted=wanted))) == expected
+
+
+def all_of(view: View, wanted: SpanFilter) -> Any:
+    return view.find_spans(wanted, limit=ALL)

@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("seed", [7, 19])
+@pytest.mark.parametrize("seed", [7])  # `make soak` draws others, for minutes
 def test_nothing_is_sent_without_authority_at_its_place(seed: int, tmp_path: Path) -> None:
     played = play(tmp_path, seed=seed, workers=WORKERS, acts=ACTS, seconds=SECONDS_MAX)
     assert played.wrongs == [], played.line()

@@ -16,7 +16,7 @@ from issuer.wire import Answer
 from tests.support.issuers import STANDARD_POLICY, Made, refund, standard_issuer
 from tests.support.revised import activated, rewritten
 from tests.support.service import Service
-from tests.support.ssh import make_key, sign
+from tests.support.ssh import hand_keys, sign
 
 APPROVERS_POLICY = """
 @id("approvers")
@@ -109,15 +109,10 @@ def made_office(
     folder: Path, *, port: int, policy: str = POLICY, changes: Mapping[str, str] | None = None
 ) -> tuple[Made, Mapping[str, Path]]:
     """Make an issuer with people in `folder`; return it with everybody's private key, which is elsewhere."""
-    private = folder.parent / f"{folder.name}-keys"
-    private.mkdir(parents=True)
-    public = folder / "people"
-    public.mkdir(parents=True)
-    for name in WHO:
-        (public / f"{name}.pub").write_text(make_key(private / name), encoding="utf-8")
+    keys = hand_keys(WHO, private=folder.parent / f"{folder.name}-keys", public=folder / "people")
     people = {_ANA: PEOPLE, ANSWERS_TO: 'answers_to = "boss"'}
     made = standard_issuer(folder, port=port, policy=policy, changes=people | dict(changes or {}))
-    return made, {name: private / name for name in WHO}
+    return made, keys
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from issuer.caller import Caller, CallerKind
 from policies import role_policies
 from tests.support.issuers import STANDARD_POLICY, Made, standard_issuer
 from tests.support.service import Service
-from tests.support.ssh import make_key, sign
+from tests.support.ssh import hand_keys, sign
 
 WHO = ("u-ana", "ben", "otto", "olga", "mia")
 HOST, ACTOR = "host:till", "actor:agent-8"
@@ -85,13 +85,9 @@ def make_shop(
     folder: Path, port: int, policy: str, changes: Mapping[str, str] | None
 ) -> tuple[Made, Mapping[str, Path]]:
     """Make the issuer, and everybody's key pair elsewhere."""
-    private = folder.parent / f"{folder.name}-keys"
-    private.mkdir(parents=True)
-    (folder / "people").mkdir(parents=True)
-    for name in WHO:
-        (folder / "people" / f"{name}.pub").write_text(make_key(private / name), encoding="utf-8")
+    keys = hand_keys(WHO, private=folder.parent / f"{folder.name}-keys", public=folder / "people")
     made = standard_issuer(folder, port=port, policy=policy, changes=CHANGES | dict(changes or {}))
-    return made, {name: private / name for name in WHO}
+    return made, keys
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import itertools
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -27,7 +27,7 @@ Key = tuple[str, int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Lie:
-    """One request: the raw answer, whether it is stored, and how the connection goes on."""
+    """What happens to one request: the raw bytes of the answer, whether it is stored, and how it ends."""
 
     raw: bytes = b""
     stores: bool = False
@@ -52,7 +52,9 @@ class Received:
 class Collector:
     """Serves from entering to leaving; a test reads `spans`, `requests` and `connections`."""
 
-    def __init__(self, *, port: int = 0) -> None:
+    def __init__(self, *, port: int = 0, keeps: bool = True) -> None:
+        """Listen; one that does not keep says yes to everything and remembers no request."""
+        self._keeps = keeps
         self._listener = socket.create_server(("127.0.0.1", port), backlog=BACKLOG)
         self.port: int = self._listener.getsockname()[1]
         self.spans: list[tuple[Key, bytes]] = []
@@ -134,6 +136,9 @@ class Collector:
             connection.settimeout(PATIENCE_S)
             received = _received(connection)
             if received is None:
+                return
+            if not self._keeps:
+                connection.sendall(accepted())
                 return
             with self._guard:
                 self.requests.append(received)
@@ -224,6 +229,9 @@ def accepted() -> bytes:
     return response(partial())
 
 
+HONEST: Final = Lie(raw=accepted(), stores=True)
+"""No lie, for a place in a script."""
+
 CANARY: Final = "canary-4711"
 """Stands in every lie that has text; nothing of an answer may be repeated."""
 
@@ -265,7 +273,8 @@ LYING: Final[Mapping[str, tuple[Lie, str]]] = {
     "299": (Lie(raw=response(status="299 Odd")), "status"),
     "compressed": (Lie(raw=response(b"\x1f\x8b", more="Content-Encoding: gzip\r\n")), "encoded"),
     "truncated": (Lie(raw=response(partial(), length=200), stores=True), "truncated"),
-    "shorter than its message": (Lie(raw=response(partial(7), length=1)), "not_otlp"),
+    "shorter than its message": (Lie(raw=response(partial(7), length=1)), "trailing"),
+    "shorter than its message and cut": (Lie(raw=response(partial(7)[:1], length=1)), "not_otlp"),
     "two lengths": (Lie(raw=response(more="Content-Length: 5\r\n")), "malformed"),
     "a length below zero": (Lie(raw=response(length=-1)), "malformed"),
     "a length in words": (Lie(raw=response().replace(b"Length: 0", b"Length: zero")), "malformed"),
@@ -283,8 +292,16 @@ LYING: Final[Mapping[str, tuple[Lie, str]]] = {
     ),
     "a long body": (Lie(raw=response(b"\x0a\x00" * 20_000)), "too_large"),
     "a header without an end": (Lie(raw=b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 90), "cut_off"),
+    "cut before the end of a header that would do": (Lie(raw=response()[:-2], stores=True), "cut_off"),
+    "cut behind the last chunk": (
+        Lie(
+            raw=b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
+        ),
+        "cut_off",
+    ),
     "many headers": (Lie(raw=b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 400), "malformed"),
-    "a header as large as a file": (Lie(raw=b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000), "malformed"),
+    "a header as large as a file": (Lie(raw=b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000), "too_large"),
     "no http": (Lie(raw=CANARY.encode() + b"\r\n"), "malformed"),
     "nothing": (Lie(stores=True), "cut_off"),
 }
@@ -296,5 +313,3 @@ HANGING: Final[Mapping[str, tuple[Lie, str]]] = {
     "continues without an end": (Lie(raw=b"HTTP/1.1 100 Continue\r\n\r\n" * 3, hangs=True), "no_answer"),
 }
 """Likewise, of what takes until the deadline."""
-
-Made = Callable[[], Collector]

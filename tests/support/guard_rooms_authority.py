@@ -70,7 +70,7 @@ AUTHORITY_ATTEMPTS: list[tuple[str, str, Callable[[Room], object]]] = [
         f"INSERT INTO rulings SELECT 'rul_' || hex(zeroblob(16)), {REST}, sequence, mac FROM rulings "
         "WHERE kind = 'stop'")),
     *[("guard:ruling_without_span", f"a {kind} at another's", lambda room, kind=kind: ruled_by_hand(
-        room, kind, "raw")) for kind in ("revision", "token", "stop", "key")],
+        room, kind, "raw")) for kind in ("revision", "token", "stop", "key", "sink", "quarantine")],
     ("guard:ruling_without_span", "changed at an old one", update("UPDATE rulings SET value = 'open'")),
     ("guard:ruling_without_span", "changed at another's", lambda room: reruled(
         room, "value = 'open'", span="raw")),

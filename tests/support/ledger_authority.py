@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ledger.authority import ACTIVE_REVISION, Approval, ApprovalWait, Ruling, RulingKind, Stop
+from ledger.authority import (
+    ACTIVE_REVISION,
+    SINK_GONE,
+    SINKS_CHANGED,
+    Approval,
+    ApprovalWait,
+    Ruling,
+    RulingKind,
+    Stop,
+)
 from ledger.changes import (
     ApprovalAsked,
     ApprovalGiven,
@@ -54,14 +63,41 @@ def said_of(made: Ruling) -> Transition:
             name, told = _STOPPED[Stop(made.value)], {"permit.stop": made.name}
         case RulingKind.KEY:
             name, told = TransitionName.STOP_REVOKED, {"permit.stop": f"key:{made.name}"}
+        case RulingKind.SINK:
+            name, told = TransitionName.SINK_REPLACED, _placed(made.name)
+        case RulingKind.QUARANTINE:
+            name, told = TransitionName.SINK_QUARANTINED, _kept_back(made)
         case RulingKind.CHALLENGE:
             pass
     return Transition(name=name, story="led", attributes={**_MODE, **told} if told else {})
 
 
+def _placed(sink: str) -> dict[str, AttributeValue]:
+    return {
+        "permit.sink.name": sink,
+        "permit.sink.kind": "jsonl",
+        "permit.sink.location_digest": "4d" * 32,
+        "permit.sink.upto": 1,
+    }
+
+
+def _kept_back(made: Ruling) -> dict[str, AttributeValue]:
+    sink, _colon, first = made.name.rpartition(":")
+    return {
+        "permit.sink.name": sink,
+        "permit.sink.from": int(first),
+        "permit.sink.upto": int(made.value),
+        "permit.reason": "rejected",
+    }
+
+
 def ruling_step(made: Ruling) -> Step:
-    """Return the step that makes a ruling."""
-    return Step(transition=said_of(made), changes=(RulingMade(ruling=made),))
+    """Return the step that makes a ruling; one about a sink tells of itself by a second one."""
+    changes: tuple[Change, ...] = (RulingMade(ruling=made),)
+    if made.kind in {RulingKind.SINK, RulingKind.QUARANTINE}:
+        told = ruling(RulingKind.SINK, SINKS_CHANGED, made.name, since_ms=made.since_ms)
+        changes = (*changes, RulingMade(ruling=told))
+    return Step(transition=said_of(made), changes=changes)
 
 
 def rule(ledger: Ledger, kind: RulingKind, name: str, value: str, **changed: Any) -> Ruling:
@@ -81,6 +117,8 @@ def one_of_each(ledger: Ledger) -> Mapping[RulingKind, Ruling]:
         rule(ledger, RulingKind.STOP, OPERATION, Stop.REVOKED, voids_until_ms=START),
         rule(ledger, RulingKind.KEY, KEY, Stop.REVOKED),
         rule(ledger, RulingKind.CHALLENGE, "chl-1", str(START)),
+        rule(ledger, RulingKind.SINK, "former", SINK_GONE),
+        rule(ledger, RulingKind.QUARANTINE, "former:1", "1"),
     )
     return {one.kind: one for one in made}
 

@@ -88,6 +88,9 @@ EDITS_FOUR = (
     _ruling("the revision before", "ruling_set_back", f"value = '{'1a' * 32}'", "revision", "active"),
     _ruling("another revision", "ruling_mac", f"value = '{'4d' * 32}'", "revision", "active"),
     _ruling("another token", "ruling_mac", f"value = '{'4d' * 32}'", "token", "host:ap-service"),
+    _ruling("a sink at another place", "ruling_mac", "value = 'jsonl /dev/null'", "sink", "former"),
+    _ruling("a sink of an earlier span", "ruling_set_back", "sequence = sequence - 1", "sink", "former"),
+    _ruling("more that a sink is not given", "ruling_mac", "value = '9'", "quarantine", "former:1"),
     _ruling("a challenge that lasts", "ruling_mac", "value = '9007199254740991'", "challenge", "chl-1"),
     an_edit(
         "a token of another host",
@@ -118,6 +121,8 @@ EDITS_FOUR = (
             ("token", "host:ap-service"),
             ("stop", "operation:pay"),
             ("key", KEY_RULED),
+            ("sink", "former"),
+            ("quarantine", "former:1"),
         )
     ),
     an_edit("a challenge removed", "standing", "head", "", "DELETE FROM rulings WHERE kind = 'challenge'"),

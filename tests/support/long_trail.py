@@ -290,7 +290,7 @@ def _told(
         for is_first in (True, False)
     }
     ways, weights = [way for _weight, way in WAYS], [weight for weight, _way in WAYS]
-    at, sequence, span = START, first, ""
+    at, sequence, span = int(START), first, ""
     going: list[_Story] = []
     again: Values | None = None
     last_of_ledger = ""

@@ -82,6 +82,7 @@ SAMPLES: dict[str, AttributeValue] = {
     "permit.sink.name": "local",
     "permit.sink.kind": "jsonl",
     "permit.sink.location_digest": "09" * 32,
+    "permit.sink.leaf": "0b" * 32,
     "permit.sink.from": 11,
     "permit.sink.upto": 117,
     "permit.tree.size": 118,

@@ -9,7 +9,10 @@ import base64
 import hashlib
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,6 +59,31 @@ def make_key(path: Path, kind: str = "ed25519", bits: int = 0) -> str:
     size = ["-b", str(bits)] if bits else []
     keygen("-q", "-t", kind, *size, "-N", "", "-C", COMMENT, "-f", str(path))
     return Path(f"{path}.pub").read_text(encoding="utf-8")
+
+
+@cache
+def _pair(name: str) -> tuple[bytes, str]:
+    """Make the key pair of a person, once in this process; return the private file and the public line."""
+    with tempfile.TemporaryDirectory() as folder:
+        line = make_key(Path(folder) / name)
+        return (Path(folder) / name).read_bytes(), line
+
+
+def hand_keys(names: Iterable[str], *, private: Path, public: Path) -> Mapping[str, Path]:
+    """Give each person their key pair, and the owner of an issuer the public halves; return the private files.
+
+    A name has the same key wherever one process asks: making eight takes longer than making the issuer. Between two
+    issuers of a test it is the harder case: what was signed for one is refused by the other for what it says.
+    """
+    private.mkdir(parents=True)
+    public.mkdir(parents=True)
+    for name in names:
+        key, line = _pair(name)
+        (private / name).touch(mode=0o600)
+        (private / name).write_bytes(key)
+        (private / f"{name}.pub").write_text(line, encoding="utf-8")
+        (public / f"{name}.pub").write_text(line, encoding="utf-8")
+    return {name: private / name for name in names}
 
 
 def sign(key: Path, message: bytes, namespace: str = "permit-issuer", hash_name: str = "sha512") -> str:

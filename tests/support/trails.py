@@ -10,6 +10,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,6 +24,7 @@ from audit.verification import TrailReport
 from issuer.verifying import Given
 from ledger.model import EffectId
 from ledger.transitions import SpanRow, Transition, TransitionName
+from ledger.tree import GrowingTree
 from tests.support.spans import LEDGER, SpansInMemory, sample, settled_story
 
 ORIGIN = ledger_origin(LEDGER)
@@ -428,3 +430,17 @@ def edited(trail: Signed, turn: int, draw: random.Random) -> tuple[str, Signed]:
         made = edit(trail, draw)
         if (made.lines, made.note) != (trail.lines, trail.note):
             return edit.__name__, made
+
+
+def grown_trail(path: Path, count: int, key: CheckpointKey) -> bytes:
+    """Write a file of `count` spans, made of a thousand real ones at other places; return a checkpoint over them."""
+    templates = [document(line_of(row)) for row in rows_of(told_spans(1000))]
+    tree = GrowingTree()
+    with path.open("wb") as file:
+        file.write(header() + b"\n")
+        for sequence in range(1, count + 1):
+            read = templates[sequence % len(templates)]
+            read["sequence"] = sequence
+            file.write(spelled(read, place=True) + b"\n")
+            tree.add(bytes.fromhex(read["leaf"]))
+    return key.note(count, tree.frontier().root())

@@ -84,7 +84,6 @@ DRAFTS: list[tuple[str, Break, str, int, str]] = [
     ("a policy of the wrong type", lambda f: (f / "policies" / "b.cedar").write_text(
         '@id("b") permit (principal, action == Action::"issue", resource is Order)'
         ' when { context.cost["USD.cent"] <= "500" };'), "malformed", 2, "b.cedar:1:"),
-    ("a sink that was never registered", rewrite("sink.local", "sink.other"), "unsupported", 7, "not supported yet"),
 ]  # fmt: skip
 """What is wrong with the files of the owner: nobody can activate them, and what is in force goes on."""
 
@@ -172,7 +171,7 @@ def _code_by_api(folder: Path) -> str:
     except (ProfileRefused, BundleRefused):
         return "malformed"
     except SetupError as fault:
-        return "unsupported" if fault.reason in {"strict", "sinks_changed"} else "malformed"
+        return "unsupported" if fault.reason == "strict" else "malformed"
     except Fault as fault:
         return code_of_fault(fault)
     return "opened"

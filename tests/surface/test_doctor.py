@@ -304,7 +304,7 @@ TROUBLES: list[tuple[str, Break, str, str, str]] = [
     ("no policies", gone("policies"), "policies", "malformed", "cannot be read"),
     ("a broken profile", rewrite("lifetime = ", "lifetme = "), "profile", "malformed", 'Did you mean "lifetime"?'),
     ("no profile", gone("profile.toml"), "profile", "malformed", "issuer init FOLDER"),
-    ("a sink that receives nothing", rewrite("required = true }", OTLP), "unserved", "unsupported", "audit.sink.far"),
+    ("a sink that nobody made", rewrite("required = true }", OTLP), "sinks", "audit_unavailable", "only the profile"),
     ("strict", rewrite('"ordinary"', '"strict"'), "unserved", "unsupported", "mode"),
     ("an open credential", mode("credentials/crm_token", 0o644), "credentials", "keys_unavailable", "mode 0600"),
     ("a missing credential", gone("credentials/crm_token"), "credentials", "keys_unavailable", "no credential crm"),

@@ -24,8 +24,6 @@ from tests.support.service import Service, answer
 from tests.support.shell import HOUSE, Ran, issuer_here, issuer_process
 from tests.surface.test_cli_init import everything_in, owned_profile
 
-PAIR = 2
-
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
@@ -48,8 +46,8 @@ INVOICE = {"vendor": "hetzner", "number": "R-118", "amount_cents": 14_950}
 
 
 def runs(subset: tuple[str, ...]) -> Callable[..., Ran]:
-    """Return how to run a command: as a process for one family and for all, in this one for what is between."""
-    return issuer_here if len(subset) == PAIR else issuer_process
+    """Return how to run a command: as a process for a family alone, in this one where others stand beside it."""
+    return issuer_process if len(subset) == 1 else issuer_here
 
 
 def made(at: Path, *families: str, run: Callable[..., Ran] = issuer_here) -> Path:
@@ -82,11 +80,10 @@ def opened(house: Path, task: str, who: tuple[str, str], action_class: str, budg
 
 @pytest.fixture(scope="module", params=SUBSETS, ids=",".join)
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """An issuer with each choice of families, as a process of its own made it; tests only read it."""
+    """An issuer with each choice of families, the choice of all made by a process of its own; tests only read it."""
     subset = request.param
-    return Written(
-        subset=subset, house=made(tmp_path_factory.mktemp("with"), *reversed(subset), run=issuer_process)
-    )
+    run = issuer_process if set(subset) == set(FAMILIES) else issuer_here
+    return Written(subset=subset, house=made(tmp_path_factory.mktemp("with"), *reversed(subset), run=run))
 
 
 @pytest.mark.spec("POL-04", "OPR-01", "OPR-03")

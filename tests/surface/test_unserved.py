@@ -19,11 +19,9 @@ EXPERIENCE = Path(os.environ.get("PERMIT_VECTORS", HOUSE.parent / "shared" / "ve
 REFUND = b'{"order": "o-2", "amount": 300}'
 
 PROVES = 'key_kept = "24h" }'
-OTLP = 'sink.siem = { type = "otlp", url = "http://127.0.0.1:9/v1/traces", required = false }'
 PERSON = 'u-ben = { login = "token" }'
 CASES: dict[str, tuple[str, dict[str, str]]] = {
     "mode": ("mode", {'mode = "ordinary"': 'mode = "strict"'}),
-    "audit.sink.*": ("audit.sink.siem", {"[person]": f"{OTLP}\n[person]"}),
     "person.*.login": ("person.u-ben.login", {"[actor]": f"{PERSON}\n[actor]"}),
 }
 """Per pattern: the key as it is named, and the texts of the profile that are changed to use it."""

@@ -17,6 +17,7 @@ from ledger.canonical import canonical_bytes
 from ledger.errors import Malformed
 from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanColumns
+from ledger.questions import FOUND_BY
 from ledger.sqlite.check import _part, check_ledger
 from ledger.sqlite.check_ground import FINDINGS_MAX, KEY_SHOWN_MAX, Ground, Proofs, amounts_said
 from ledger.sqlite.connection import DatabaseError
@@ -98,6 +99,38 @@ EDITS: dict[str, Callable[[SpanColumns], SpanColumns]] = {
     "a key twice": lambda row: replace(row, body=row.body.replace(b'"v":1}', b'"v":1,"v":1}')),
     "escaped text": lambda row: replace(row, body=row.body.replace(b"ordinary", b"\\u006frdinary")),
 }
+
+
+def looked(**said: str) -> SpanColumns:
+    """Return a span that tells of a look, about whom and what is said."""
+    recorder = OtelRecorder(LEDGER, random_bytes=os.urandom, service_version="0")
+    looking = Transition(
+        name=TransitionName.OBSERVED,
+        story=LEDGER,
+        attributes={
+            "permit.mode": "strict",
+            "permit.caller": "u-ana",
+            "permit.command": "audit query",
+            "permit.count": 3,
+            **{FOUND_BY[column]: value for column, value in said.items()},
+        },
+    )
+    position = Position(ledger_id=LEDGER, epoch=1, lane=0, sequence=7)
+    made = recorder.record(looking, position=position, parent_span_id=None, at_ms=InstantMs(1_000))
+    return replace(
+        SPAN, name="observed", body=made.body, span_id=made.span_id, trace_id=made.trace_id, **said
+    )
+
+
+@pytest.mark.spec("AUD-06", "LED-06")
+def test_what_one_column_says_is_not_taken_for_what_another_says() -> None:
+    """The two stand beside each other in a body, so a pattern gives their texts in the same place."""
+    for_whom = looked(subject="u-ben")
+    forms = learned(for_whom)
+    assert span_holds(LEDGER, for_whom, forms)
+    assert not span_holds(LEDGER, for_whom._replace(subject=None, task_id="u-ben"), forms)
+    assert not span_holds(LEDGER, for_whom._replace(subject=None), forms)
+    assert not span_holds(LEDGER, for_whom._replace(policies=("p1",)), forms)
 
 
 @pytest.mark.spec("AUD-05", "LED-06")

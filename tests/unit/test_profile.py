@@ -301,7 +301,7 @@ def test_two_operations_that_differ_in_name_only_have_two_digests() -> None:
 @pytest.mark.spec("OPR-01", "OPR-03")
 def test_what_is_not_served_yet_is_named_key_by_key() -> None:
     profile = parsed()
-    everywhere = ("mode", "audit.sink.far", "person.yuki.login")
+    everywhere = ("mode", "person.yuki.login")
     assert unserved(profile, None) == everywhere
     assert unserved(profile, "pay") == everywhere
     assert unserved(profile, "remove") == everywhere

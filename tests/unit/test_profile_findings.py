@@ -18,6 +18,7 @@ C = FindingCode
 
 PAY = 'url = "https://bank.example/pay/{way}"'
 SHIP = "operation.ship"
+FAR = '"otlp", url = "http://collector.example:4318/v1/traces"'
 
 HEAD: list[Row] = [
     ("newer format", "format   = 1", "format = 2", "format = 2", "format", C.BAD_VALUE, "format 1 only"),
@@ -48,6 +49,18 @@ HEAD: list[Row] = [
      "needs `path`"),
     ("otlp with path", 'url = "http://coll', 'path = "x", url = "http://coll', 'path = "x"',
      "audit.sink.far.path", C.CONFLICT, "no `path`"),
+    ("otlp with digest", 'url = "http://coll', f'digest = "{"0" * 64}", url = "http://coll', "digest",
+     "audit.sink.far.digest", C.CONFLICT, "no `digest`"),
+    ("a bearer anybody can read", 'url = "http://coll', 'bearer = "t", url = "http://coll', 'url = "http',
+     "audit.sink.far.url", C.BAD_DESTINATION, "over https"),
+    ("jsonl with bearer", 'path = "trail"', 'path = "trail", bearer = "t"', 'bearer = "t"',
+     "audit.sink.disk.bearer", C.CONFLICT, "no `bearer`"),
+    ("python without plugin", FAR, f'"python", digest = "{"0" * 64}"', "far", "audit.sink.far.plugin",
+     C.MISSING_KEY, "needs `plugin`"),
+    ("python without digest", FAR, '"python", plugin = "x"', "far", "audit.sink.far.digest",
+     C.MISSING_KEY, "needs `digest`"),
+    ("python with url", '"otlp", url', f'"python", plugin = "x", digest = "{"0" * 64}", url', "url",
+     "audit.sink.far.url", C.CONFLICT, "no `url`"),
     ("sink url with user", "http://coll", "http://me@coll", 'url = "http://me', "audit.sink.far.url",
      C.BAD_DESTINATION, "without user"),
     ("no unit in every", '"2h"', '"2"', "every", "audit.checkpoint.every", C.BAD_VALUE,

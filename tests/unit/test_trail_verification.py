@@ -11,7 +11,7 @@ from audit.sinks.lines import LINE_BYTES_MAX
 from audit.trail_lines import ledger_of
 from audit.verification import Standing, TrailReport, Verdict
 from ledger.transitions import SpanRow
-from ledger.tree import EMPTY_ROOT
+from ledger.tree import EMPTY_ROOT, leaf_hash
 from tests.support.trails import (
     CheckpointKey,
     Signed,
@@ -20,6 +20,7 @@ from tests.support.trails import (
     header,
     joined,
     line_of,
+    reference_root,
     report_of,
     restored,
     rows_of,
@@ -155,6 +156,29 @@ def test_what_is_wrong_with_a_line_is_named_with_its_place(trail: Signed, what: 
     assert report.finding is not None
     assert (report.finding.what, report.finding.where) == (what, "part0 line 51")
     assert report.size == 49
+
+
+@pytest.mark.spec("AUD-04")
+@pytest.mark.parametrize("spoil", ["spaces", "escape", "doubled", "elsewhere", "other_ledger"])
+def test_what_was_signed_in_another_form_or_for_another_place_is_not_read_over(spoil: str) -> None:
+    source = rows(9)
+    body = source[4].body
+    made = {
+        "spaces": body.replace(b'","', b'", "', 1),
+        "escape": body.replace(b"permit.probe", b"\\u0070ermit.probe").replace(b"strict", b"\\u0073trict", 1),
+        "doubled": body.replace(b'"v":1}', b'"v":1,"v":1}'),
+        "elsewhere": body.replace(b'"permit.sequence":5', b'"permit.sequence":6'),
+        "other_ledger": body.replace(b"ldg_7c1f09aa", b"ldg_7c1f09ab", 1),
+    }[spoil]
+    assert made != body
+    leaf = leaf_hash(made)
+    leaves = [row.leaf for row in source]
+    leaves[4] = leaf
+    line = b'{"epoch":0,"lane":0,"leaf":"%s","sequence":5,"span":%s}' % (leaf.hex().encode(), made)
+    data = joined([header(), *map(line_of, source[:4]), line, *map(line_of, source[5:])])
+    report = found(data, KEY.note(9, reference_root(leaves)))
+    assert report.finding is not None
+    assert (report.finding.what, report.finding.where) == ("body", "part0 line 6")
 
 
 @pytest.mark.spec("AUD-04", "LED-08")

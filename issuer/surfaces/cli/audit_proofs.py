@@ -84,21 +84,21 @@ def _bar(settings: Settings) -> "Iterator[Progress]":
     if settings.as_json or not sys.stderr.isatty():
         yield lambda _total, _what: lambda _step: None
         return
-    bars: list[object] = []
+    ends: list[Callable[[], None]] = []
 
     def begin(total: int, what: str) -> Callable[[int], None]:
         bar = click.progressbar(
             length=total, label=f"verifying {what}", file=sys.stderr, update_min_steps=max(1, total // 200)
         )
         bar.render_progress()
-        bars.append(bar)
+        ends.append(bar.render_finish)
         return bar.update
 
     try:
         yield begin
     finally:
-        for _bar in bars:
-            click.echo(err=True)
+        for end in ends:
+            end()
 
 
 @click.command("verifier")
@@ -114,12 +114,7 @@ def audit_verifier(settings: Settings) -> None:
 @click.command("prove")
 @click.argument("effect")
 @click.option("--out", type=_FILE, required=True, help="The new file to write the proof to.")
-@click.option(
-    "--checkpoint",
-    type=click.Path(path_type=Path),
-    help="The signed checkpoint to prove it by, or a folder of *.note: the newest that is over it.",
-)
 @common
-def audit_prove(settings: Settings, effect: str, out: Path, checkpoint: Path | None) -> None:
+def audit_prove(settings: Settings, effect: str, out: Path) -> None:
     """Write a proof that the story of EFFECT is in the trail, for somebody who has the key of the checkpoints."""
-    run_with_issuer(settings, lambda issuer: issuer.audit_prove(effect, out, checkpoint=checkpoint))
+    run_with_issuer(settings, lambda issuer: issuer.audit_prove(effect, out))

@@ -13,6 +13,7 @@ import click
 
 from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
 from issuer.surfaces.cli.audit_checkpoints import audit_checkpoint, audit_key
+from issuer.surfaces.cli.audit_hash import audit_hash
 from issuer.surfaces.cli.audit_proofs import audit_prove, audit_verifier, audit_verify
 from issuer.surfaces.cli.audit_questions import QUESTIONS
 from issuer.surfaces.cli.invocations import invocation_group, obligation_group
@@ -29,6 +30,7 @@ from issuer.surfaces.cli.reconciling import acknowledge, reconcile
 from issuer.surfaces.cli.revisions import activate, revisions
 from issuer.surfaces.cli.revoking import actor_group, freeze, host_group, person_group, revoke, thaw
 from issuer.surfaces.cli.running import run_at_the_desk, run_with_issuer, trouble
+from issuer.surfaces.cli.sinks import sink_group
 from issuer.surfaces.cli.tasks import task_group
 from issuer.wire.codes import Exit
 
@@ -300,6 +302,7 @@ audit.add_command(audit_key)
 audit.add_command(audit_verify)
 audit.add_command(audit_verifier)
 audit.add_command(audit_prove)
+audit.add_command(audit_hash)
 group.add_command(activate)
 group.add_command(revisions)
 group.add_command(approvals)
@@ -319,6 +322,7 @@ group.add_command(actor_group)
 group.add_command(invocation_group)
 group.add_command(obligation_group)
 group.add_command(keys_group)
+group.add_command(sink_group)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:

@@ -121,9 +121,22 @@ def _key_lines(row: Mapping[str, Any]) -> list[str]:
     return [f"  {row['key']}  {row['state']}{since}: {row['serves']}; {permits}{counts}"]
 
 
+def _sink_lines(row: Mapping[str, Any]) -> list[str]:
+    """Return one sink: how it is, how far, and where."""
+    words = [row["kind"], row["class"], "required" if row["required"] else None]
+    far = "" if row["reached"] is None else f"; has {row['reached']}, lacks {row['behind']}"
+    why = f" ({row['reason']})" if row["reason"] else ""
+    since = f" since {row['failing_since']}" if row["failing_since"] else ""
+    kept = "".join(f"; not given {first} to {last}" for first, last in row["quarantined"])
+    head = f"  {row['sink']}  {row['state']}{why}{since}: {', '.join(filter(None, words))}{far}{kept}"
+    place = [f"      {row['location']}{' since ' + row['since'] if row['since'] else ''}"]
+    return [plain_text(line) for line in [head, *(place if row["location"] else [])]]
+
+
 _ROWS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[str]]]] = {
     "findings": _finding_lines,
     "keys": _key_lines,
+    "sinks": _sink_lines,
 }
 """What is told a row at a time, in lines of its own kind."""
 

@@ -46,7 +46,7 @@ def explained(run: Callable[[], int], *, as_json: bool, goes_on: str = "") -> in
     except BundleRefused as fault:
         return trouble("malformed", f"The policies cannot be used.{goes_on}\n{fault}", as_json=as_json)
     except SetupError as fault:
-        code = "unsupported" if fault.reason in {"strict", "sinks_changed"} else "malformed"
+        code = "unsupported" if fault.reason == "strict" else "malformed"
         return trouble(code, fault.message, as_json=as_json)
     except EngineUnfit as fault:
         return trouble("fault", str(fault), as_json=as_json)

@@ -1,0 +1,220 @@
+"""Moving a sink: what its old place held, and a new place that holds everything before it counts.
+
+Rules: AUD-02 (a required sink acknowledges before anything is sent, so a new one first gets all that was), LED-06 (a
+sink is the anchor: a ledger that was set back is not made good by a fresh file). In order:
+  1. no sink of the ledger that can be read is ahead of it, or tells another story
+  2. the old place says how far it came, or it is lost: then nothing can be said, and the act says that
+  3. the new place is empty, or holds the first spans of this very ledger, leaf by leaf
+  4. it is filled up to the end of the ledger, in calls that are each bounded.
+Nothing here changes the ledger. Next: `issuer.commands.sinks`, which asks under the lock whether 4 still holds.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from audit import (
+    AuditUnavailable,
+    Delivery,
+    LedgerSpans,
+    Reaching,
+    Sink,
+    SinkAhead,
+    SinkUnavailable,
+    Stand,
+)
+from audit.sinks.reading import read_jsonl
+from issuer.errors import SetupError
+from issuer.flow.refusing import RefusedError
+from issuer.house import House
+from issuer.sink_building import built_sink, is_carried, looked_sink, make_place
+from issuer.sink_places import kept_back
+from ledger.model import SinkRegistration
+from ledger.port import Ledger
+from ledger.refusals import RefusalCode
+
+PAGE_ROWS: Final = 1000
+"""Spans of the ledger that are read at a time."""
+
+FILL_ROUNDS_MAX: Final = 100_000
+"""Calls in which a new place is filled: each writes a batch at least, so that a trail of any size comes to its end."""
+
+LOST: Final = frozenset(
+    {
+        *("missing", "not_a_file", "symlink", "no_header", "foreign_ledger", "unreadable", "os_error"),
+        *("foreign_place", "unknown"),
+    }
+)
+"""Reasons for which nobody can tell any more how far a sink came; for any other it can be repaired, or asked again."""
+
+_AHEAD: Final = (
+    "The sink {name} holds what the ledger has lost, so the ledger was set back, and another place would hide that: "
+    "bring the newest ledger back with `issuer ledger restore FILE`."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldState:
+    """What the old place of a sink held: up to which sequence, and that span's leaf; or that it is lost."""
+
+    upto: int = 0
+    leaf: bytes | None = None
+    is_lost: bool = False
+
+
+@contextmanager
+def _opened(registration: SinkRegistration, ledger: Ledger) -> Iterator[Sink]:
+    sink = looked_sink(registration, ledger.ledger_id)
+    try:
+        yield sink
+    finally:
+        sink.close()
+
+
+def refuse_ahead(placed: Sequence[SinkRegistration], ledger: Ledger) -> None:
+    """Do 1.
+
+    Raises:
+        RefusedError: `audit_unavailable`; one is ahead.
+    """
+    for registration in placed:
+        with _opened(registration, ledger) as sink, suppress(SinkUnavailable):
+            if not isinstance(sink, Reaching):
+                continue
+            try:
+                sink.reached(LedgerSpans(ledger))
+            except SinkAhead:
+                raise refusal(registration.name, _AHEAD.format(name=registration.name)) from None
+
+
+def old_state(registration: SinkRegistration, ledger: Ledger) -> OldState:
+    """Do 2.
+
+    Raises:
+        RefusedError: `audit_unavailable`; it is ahead, or cannot be read now and is not lost either.
+    """
+    with _opened(registration, ledger) as sink:
+        if not isinstance(sink, Reaching):
+            return OldState(is_lost=True)
+        try:
+            upto = sink.reached(LedgerSpans(ledger))
+        except SinkAhead:
+            raise refusal(registration.name, _AHEAD.format(name=registration.name)) from None
+        except SinkUnavailable as fault:
+            if fault.reason in LOST:
+                return OldState(is_lost=True)
+            say = f"What the sink {registration.name} holds cannot be read now: {fault.message} Repair that first."
+            raise refusal(registration.name, say) from None
+    if upto is None:
+        return OldState(is_lost=True)
+    row = ledger.read(lambda view: view.span_at(upto))
+    return OldState(upto=upto, leaf=None if row is None else row.leaf)
+
+
+def prepare_place(registration: SinkRegistration, ledger: Ledger) -> None:
+    """Do 3: make the file of a new place, or prove that the one that is there is this ledger's.
+
+    Raises:
+        RefusedError: `audit_unavailable`; it cannot be made, or holds anything else.
+    """
+    name = registration.name
+    try:
+        make_place(registration, ledger.ledger_id)
+    except SinkUnavailable as fault:
+        if fault.reason != "exists":
+            raise refusal(name, f"The new place cannot be made: {fault.message}") from None
+    else:
+        return
+    try:
+        _demand_prefix(registration, ledger)
+    except SinkUnavailable as fault:
+        say = f"There is something at the new place that is not this ledger's: {fault.message} Name another."
+        raise refusal(name, say) from None
+
+
+def _demand_prefix(registration: SinkRegistration, ledger: Ledger) -> None:
+    """Compare every span of a file with the ledger's at the same place in order, leaf by leaf."""
+    rows: Iterator[tuple[int, int, bytes]] = iter(())
+    after = 0
+    for span in read_jsonl(Path(registration.location), ledger.ledger_id, name=registration.name):
+        found = next(rows, None)
+        if found is None:
+            page = ledger.read(lambda view, after=after: view.spans_after(after, limit=PAGE_ROWS))  # type: ignore[misc]
+            rows = iter([(row.position.epoch, row.position.sequence, row.leaf) for row in page])
+            found = next(rows, None)
+        if found != (span.tail.epoch, span.tail.sequence, span.tail.leaf):
+            say = "It tells another story than this ledger."
+            raise SinkUnavailable(registration.name, "diverged", say)
+        after = span.tail.sequence
+
+
+class NewPlace:
+    """A place that is being filled; use it as a context, and `fill` it as often as the ledger went on."""
+
+    def __init__(self, registration: SinkRegistration, house: House) -> None:
+        """Take the place, which was prepared.
+
+        Raises:
+            RefusedError: `audit_unavailable`; a third party's code that would fill it may not be loaded.
+        """
+        self._name = registration.name
+        self._ledger = house.ledger
+        declared = house.profile.audit.sinks[self._name].model_copy(update={"required": True})
+        means = house.sink_means
+        try:
+            sink = built_sink(registration, house.ledger.ledger_id, declared, credentials=means.credentials)
+        except SetupError as fault:
+            raise refusal(self._name, fault.message) from None
+        stand = Stand(kept=house.ledger.read(kept_back))
+        self._delivery = Delivery((sink,), LedgerSpans(house.ledger), stand=stand)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_fault: object) -> None:
+        """Let the file go."""
+        self._delivery.close()
+
+    def fill(self) -> int:
+        """Do 4; return the last sequence that it acknowledged, proven against the ledger.
+
+        Raises:
+            RefusedError: `audit_unavailable`; it does not take the spans.
+        """
+        upto = self._ledger.read(lambda view: view.head()).sequence
+        for _round in range(FILL_ROUNDS_MAX):
+            try:
+                self._delivery.acknowledge(upto)
+            except AuditUnavailable as fault:
+                if fault.reason == "backlog":
+                    continue
+                raise refusal(self._name, f"The new place does not take the spans: {fault.message}") from None
+            return upto
+        raise refusal(self._name, "The new place does not come to the end of the spans.")
+
+
+def tell_old(registration: SinkRegistration, ledger: Ledger, sequence: int) -> None:
+    """Let an old file end with the span that says that it was left, as far as it still takes one.
+
+    A ledger that is set back to before that span is then behind its old file, which is where it looks.
+    """
+    if is_carried(registration):
+        return
+    sink = looked_sink(registration, ledger.ledger_id)
+    delivery = Delivery((sink,), LedgerSpans(ledger))
+    try:
+        with suppress(AuditUnavailable):
+            delivery.acknowledge(sequence)
+    finally:
+        delivery.close()
+
+
+def refusal(name: str, say: str) -> RefusedError:
+    """Return the no of a sink act: the audit is not available in the way that the act wants it."""
+    return RefusedError(RefusalCode.AUDIT_UNAVAILABLE, field=name, say=say)
+
+
+__all__ = ["NewPlace", "OldState", "old_state", "prepare_place", "refusal", "refuse_ahead", "tell_old"]

@@ -6,7 +6,8 @@ it leaves out, with an error in a log that repeats the value. Here a body that d
 The members of a body are the fields of a span; ids are bytes there and hex digits in JSON (OTLP 1.x, "JSON Protobuf
 Encoding"), enums are numbers in both. Bytes of OTLP are never hashed: protobuf promises no canonical form.
 
-Loading this costs some ten milliseconds, so only who sends or exports OTLP imports it. It does no input or output.
+Loading this costs a tenth of a second of a processor, so only who sends or exports OTLP imports it. It does no input
+or output.
 Next: `audit.sinks.otlp`, which sends requests and reads answers.
 """
 

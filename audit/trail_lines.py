@@ -139,8 +139,12 @@ class _Reader:
         leaves = _leaves(run)
         if self._columns:
             holds, epoch = self._forms.holds, self._epoch
-            for place, (line, leaf) in enumerate(zip(run, leaves, strict=True)):
-                if not holds(line, leaf=leaf, epoch=epoch, sequence=self._walk.size + 1 + place):
+            for place, line in enumerate(run):
+                sequence = self._walk.size + 1 + place
+                if holds(line, leaf=leaves[place], epoch=epoch, sequence=sequence):
+                    continue
+                leaves[place] = _leaf(line)
+                if not holds(line, leaf=leaves[place], epoch=epoch, sequence=sequence):
                     self._walk.extend(leaves[:place])
                     self._refuse(at + place, line)
         self._walk.extend(leaves)
@@ -209,11 +213,14 @@ def _while_begins(lines: Sequence[bytes], prefix: bytes) -> Sequence[bytes]:
 
 
 def _leaves(lines: Sequence[bytes]) -> list[bytes]:
-    """Return the hash of the body of each line; of a line that is none of ours, of whatever stands there."""
-    sha256, skip = hashlib.sha256, len(_SPAN)
+    """Return the hash of the body of each line, where their sequence numbers follow each other; else of anything."""
     begin = lines[0].find(_SPAN)
-    if begin == lines[-1].find(_SPAN):
-        # Sequence numbers of one length: each body begins at the same place.
-        begin += skip
-        return [sha256(b"\x00" + line[begin:-1]).digest() for line in lines]
-    return [sha256(b"\x00" + line[line.find(_SPAN) + skip : -1]).digest() for line in lines]
+    if begin != lines[-1].find(_SPAN):
+        return [_leaf(line) for line in lines]
+    # Numbers of one length: each body begins at the same place.
+    sha256, begin = hashlib.sha256, begin + len(_SPAN)
+    return [sha256(b"\x00" + line[begin:-1]).digest() for line in lines]
+
+
+def _leaf(line: bytes) -> bytes:
+    return hashlib.sha256(b"\x00" + line[line.find(_SPAN) + len(_SPAN) : -1]).digest()

@@ -18,7 +18,7 @@ from audit.proofs import PROOF_BYTES_MAX, read_proof, verify_proof
 from audit.trail_lines import TrailFile, ledger_of, verify_files
 from audit.trail_rows import verify_rows
 from audit.verification import Anchor, Standing, TrailReport, Verdict
-from issuer.sealing.ed25519 import is_ed25519_signature
+from issuer.sealing import is_ed25519_signature
 from issuer.wire import Answer
 from ledger.sqlite.span_stream import open_span_stream
 

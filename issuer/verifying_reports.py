@@ -14,7 +14,7 @@ from audit.notes import NOTE_BYTES_MAX, VerifierKey
 from audit.reports import opened_report, recount
 from audit.sinks.lines import HEADER_BYTES_MAX, header_line
 from audit.verification import Verdict
-from issuer.sealing import is_signature_of
+from issuer.sealing import is_ed25519_signature
 from issuer.verifying import Given
 from issuer.wire import Answer
 
@@ -54,7 +54,7 @@ def _opened(note: bytes, keys: Sequence[VerifierKey]) -> dict[str, Any]:
     fault = NoteRefused("no key was given")
     for key in keys:
         try:
-            return opened_report(note, key, is_signature_of)
+            return opened_report(note, key, is_ed25519_signature)
         except NoteRefused as refused:
             fault = refused
     raise fault

@@ -4,10 +4,10 @@ Rules: AUD-01 (a no is on record; what arrives before its caller is known, or ca
 LED-02 (the room for outcomes is not there for noise). ADR-0036 says where the numbers come from. In order:
   1. A no stands in full while its kind (caller, command, code) and its caller both have full spans left: a burst, and
   one more for each minute that passes.
-  2. Any other no is counted in the tally, which all processes share, and its answer is the same.
+  2. Any other no is counted, together with all processes, and its answer is the same.
   3. At most once a minute for each caller, one span tells how many were counted: before the next no, or the next ask.
-A tally is pure data; the ledger keeps it beside its file and under its lock. It grants nothing: one that is lost or was
-changed is an empty one, and then refusals stand in full again. Next: `ledger.sqlite.tally_file`.
+Noise is pure data; the ledger keeps it beside its file and under its lock. It grants nothing: where it is lost or was
+changed, refusals stand in full again. Next: `ledger.sqlite.noise_file`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ __all__ = [
     "NOBODY_BURST_MAX",
     "Kind",
     "Line",
-    "Tally",
+    "Noise",
 ]
 
 INTERVAL_MS: Final = 60_000
@@ -99,15 +99,15 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Noise:
     """Every kind of refusal of late, by kind."""
 
     lines: Mapping[Kind, Line] = field(default_factory=lambda: MappingProxyType({}))
 
     def heard(
         self, steps: tuple[Step, ...], now: InstantMs, *, may_stand: bool = True
-    ) -> tuple["Tally", bool]:
-        """Return the tally after one more refusal, and whether that stands in full; it does not unless it `may_stand`.
+    ) -> tuple["Noise", bool]:
+        """Return the noise after one more refusal, and whether that stands in full; it does not unless it `may_stand`.
 
         What does not say its caller, command, code and mode stands in full: nobody could say later whose it was.
         """
@@ -129,10 +129,10 @@ class Tally:
             lines[whole] = all_of_it
             before = lines.get(kind, one)
             lines[kind] = replace(before, count=before.count + 1)
-        return Tally(lines=MappingProxyType(lines)), is_full
+        return Noise(lines=MappingProxyType(lines)), is_full
 
-    def told(self, ledger_id: LedgerId, now: InstantMs) -> tuple["Tally", tuple[Step, ...]]:
-        """Return the tally after its counts were told, and the steps that tell them: one for each caller at most.
+    def told(self, ledger_id: LedgerId, now: InstantMs) -> tuple["Noise", tuple[Step, ...]]:
+        """Return the noise after its counts were told, and the steps that tell them: one for each caller at most.
 
         Those of a caller for whom a span counted less than `INTERVAL_MS` ago have to wait.
         """
@@ -146,7 +146,7 @@ class Tally:
             steps.append(Step(transition=_noise(ledger_id, name, counted)))
             lines.update({kind: replace(line, count=0) for kind, line in counted.items()})
             lines[whole] = replace(lines.get(whole, last), told_ms=now)
-        return Tally(lines=MappingProxyType(lines)), tuple(steps)
+        return Noise(lines=MappingProxyType(lines)), tuple(steps)
 
     def _kept(self, now: int) -> dict[Kind, Line]:
         """Return the lines without those that say nothing any more; whose refusals wait to be told stays."""
@@ -164,8 +164,8 @@ class Tally:
             yield [kind.caller, kind.command, kind.refusal, line.mode, *numbers]
 
     @classmethod
-    def from_entries(cls, entries: object) -> "Tally":
-        """Return the tally of plain values that `entries` yielded; what has another form is left out."""
+    def from_entries(cls, entries: object) -> "Noise":
+        """Return the noise of plain values that `entries` yielded; what has another form is left out."""
         lines: dict[Kind, Line] = {}
         for entry in islice(entries if isinstance(entries, list) else [], LINES_MAX * 2):
             if not isinstance(entry, list) or [type(value) for value in entry] != [str] * 4 + [int] * 3:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -190,8 +191,12 @@ def _secured(connection: socket.socket, endpoint: Endpoint, deadline: float) -> 
     raise NotAnswered("tls_failed", "The sink's certificate or its TLS cannot be trusted.")
 
 
+@cache
 def _tls() -> ssl.SSLContext:
-    """Return a verifying client context that no environment variable reaches (as `issuer.operations` has it)."""
+    """Return a verifying client context that no environment variable reaches (as `issuer.operations` has it).
+
+    Kept for the life of the process: to read what a machine trusts takes longer than everything else here.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     paths = ssl.get_default_verify_paths()

@@ -44,7 +44,7 @@ def checkpoint_folder(ledger: Ledger) -> Path:
     """
     for sink in ledger.read(lambda view: view.sinks()):
         place = Path(sink.location)
-        if place.is_absolute():
+        if sink.kind == "jsonl" and place.is_absolute():
             return place.parent / FOLDER_NAME
     return state_folder() / "permit-issuer" / ledger.ledger_id / FOLDER_NAME
 

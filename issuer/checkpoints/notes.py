@@ -30,7 +30,7 @@ from audit.notes import (
     vkey,
 )
 from issuer.checkpoints.errors import CheckpointRefused
-from issuer.sealing import KeyRing, checkpoint_public_key, is_signature_of, sign_checkpoint
+from issuer.sealing import KeyRing, checkpoint_public_key, is_ed25519_signature, sign_checkpoint
 from issuer.sealing.private_files import Flaw, list_names, read_file, sync, write_new_file
 from ledger.model import LedgerId
 from ledger.tree import Frontier
@@ -241,7 +241,7 @@ def _verified(data: bytes, ring: KeyRing, ledger_id: LedgerId) -> tuple[int, Che
     for key_id in ring.key_ids:
         key = VerifierKey(name=name, public_key=checkpoint_public_key(ring, key_id))
         try:
-            return key_id, opened_checkpoint(data, key, is_signature_of)
+            return key_id, opened_checkpoint(data, key, is_ed25519_signature)
         except NoteRefused:
             continue
     return None

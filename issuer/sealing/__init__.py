@@ -4,7 +4,7 @@ Random bytes, nonces, salts, ids and times come in as arguments. Nothing here re
 source, and nothing here decides whether a permit is alive, spent or allowed.
 """
 
-from issuer.sealing.checkpoint_key import checkpoint_public_key, is_signature_of, sign_checkpoint
+from issuer.sealing.checkpoint_key import checkpoint_public_key, sign_checkpoint
 from issuer.sealing.commitment import CONTENT_KEY_PARTS, commit, content_key, verify
 from issuer.sealing.credential import (
     credential_key_id,
@@ -12,6 +12,7 @@ from issuer.sealing.credential import (
     open_credential,
     seal_credential,
 )
+from issuer.sealing.ed25519 import is_ed25519_signature
 from issuer.sealing.errors import (
     CommitmentBroken,
     KeyForbids,
@@ -78,8 +79,8 @@ __all__ = [
     "create_protected_folder",
     "credential_key_id",
     "end_revocation",
+    "is_ed25519_signature",
     "is_sealed_credential",
-    "is_signature_of",
     "may",
     "open_credential",
     "open_key_ring",

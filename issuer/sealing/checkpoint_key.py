@@ -5,16 +5,16 @@ for `Purpose.CHECKPOINTS`. So `init` makes it with the root, a ring of an earlie
 done to a key is done to both: a rotation signs with the new one, and where the ring does not open nothing is signed.
 Only the active key signs. The public halves of all stay known, so that old checkpoints can be verified.
 
-What it does not do: write a note or choose what is signed. Next: `issuer.checkpoints`.
+What it does not do: write a note, choose what is signed, or verify (`issuer.sealing.ed25519`).
+Next: `issuer.checkpoints`.
 """
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from issuer.sealing.keys import KeyRing
 from issuer.sealing.roots import Purpose
 
-__all__ = ["checkpoint_public_key", "is_signature_of", "sign_checkpoint"]
+__all__ = ["checkpoint_public_key", "sign_checkpoint"]
 
 
 def checkpoint_public_key(ring: KeyRing, key_id: int) -> bytes:
@@ -34,15 +34,6 @@ def sign_checkpoint(ring: KeyRing, message: bytes) -> tuple[int, bytes]:
     """
     key_id = ring.active_key_id
     return key_id, _private_key(ring, key_id).sign(message)
-
-
-def is_signature_of(public_key: bytes, signature: bytes, message: bytes) -> bool:
-    """Say whether `public_key` (32 bytes) made `signature` over `message` (RFC 8032 section 5.1.7)."""
-    try:
-        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
 
 
 def _private_key(ring: KeyRing, key_id: int) -> Ed25519PrivateKey:

@@ -10,6 +10,7 @@ It decides nothing. Next: `ledger.sqlite.view`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -274,17 +275,18 @@ class SpanReading(AuthorityReading):
     ) -> Sequence[DeniedThenDone]:
         """Return at most `limit` refusals and denials that are wanted, with what was done shortly after each."""
         asked = replace(wanted, names=_DENIALS, states=frozenset())
-        found: list[DeniedThenDone] = []
-        while len(found) < limit:
-            batch = self.find_spans(asked, after=after, limit=BATCH)
-            for denied in batch:
-                done = self._done_after(denied, window_ms)
-                if done and len(found) < limit:
-                    found.append(DeniedThenDone(denied=denied, done=done))
-            if len(batch) < BATCH:
-                break
-            after = batch[-1].position.sequence
-        return found
+        told = (self._told(denied, window_ms) for denied in self._every(asked, after))
+        return list(islice((one for one in told if one.done), limit))
+
+    def _every(self, wanted: SpanFilter, after: int) -> Iterator[SpanRow]:
+        """Give every span that is wanted, reading on only as far as somebody takes them."""
+        batch = self.find_spans(wanted, after=after, limit=BATCH)
+        while batch:
+            yield from batch
+            batch = self.find_spans(wanted, after=batch[-1].position.sequence, limit=BATCH)
+
+    def _told(self, denied: SpanRow, window_ms: int) -> DeniedThenDone:
+        return DeniedThenDone(denied=denied, done=self._done_after(denied, window_ms))
 
     def _done_after(self, denied: SpanRow, window_ms: int) -> tuple[SpanRow, ...]:
         """Return what was admitted or succeeded on the resource of a no, up to the end of the window."""
@@ -294,10 +296,11 @@ class SpanReading(AuthorityReading):
             return ()
         wanted = SpanFilter(resource=row[0], names=_DONE)
         found: list[SpanRow] = []
+        few = 1  # after most of them nothing was done in time, which one span tells
         while len(found) < DONE_MAX:
-            batch = self.find_spans(wanted, after=sequence, limit=_FEW)
+            batch = self.find_spans(wanted, after=sequence, limit=few)
             found += [span for span in batch if span.at_ms <= denied.at_ms + window_ms]
-            if len(batch) < _FEW or batch[-1].at_ms > denied.at_ms + window_ms:
+            if len(batch) < few or batch[-1].at_ms > denied.at_ms + window_ms:
                 break
-            sequence = batch[-1].position.sequence
+            sequence, few = batch[-1].position.sequence, _FEW
         return tuple(found[:DONE_MAX])

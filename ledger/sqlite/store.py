@@ -19,7 +19,7 @@ from ledger.capacity import is_noise
 from ledger.changes import Step
 from ledger.errors import CommitUncertain, Fault, LedgerCorrupt, LedgerUnavailable
 from ledger.model import InstantMs, LedgerId
-from ledger.noise import Tally, is_ask
+from ledger.noise import Noise, is_ask
 from ledger.port import Authenticator, Committed, Decide, SpanRecorder, Verdict, View
 from ledger.sqlite import rows
 from ledger.sqlite.authority_view import ProvenRulings
@@ -40,8 +40,8 @@ from ledger.sqlite.damaged import DamagedView
 from ledger.sqlite.halt import refuse_halted
 from ledger.sqlite.head import proven_head
 from ledger.sqlite.lock import WriterLock
+from ledger.sqlite.noise_file import NoiseFile
 from ledger.sqlite.schema import expected_digest, schema_digest
-from ledger.sqlite.tally_file import TallyFile
 from ledger.sqlite.view import SqliteView
 from ledger.sqlite.writes import StepWriter
 from ledger.timekeeping import NO_UPTIME, LastEntry, Uptime, believed
@@ -105,7 +105,7 @@ class SqliteLedger:
         self._rulings: ProvenRulings = {}
         self._dead: str | None = None
         self._uncertain, self._closed = False, False
-        self._tally: Tally | None = None  # as it is once the transaction that goes on is committed
+        self._noise: Noise | None = None  # as it is once the transaction that goes on is committed
         self._tolerant = tolerant
         self._expected_id = ledger_id
         self.damage: LedgerCorrupt | None = None
@@ -123,7 +123,7 @@ class SqliteLedger:
                     LedgerCorrupt("schema", "The ledger's tables or guards are not those this release makes.")
                 )
             self._ledger_id = self._opened_id()
-            self._tally_file = TallyFile(path, self._ledger_id, keys)
+            self._noise_file = NoiseFile(path, self._ledger_id, keys)
             self._recorder = recorder(self._ledger_id)
         except DatabaseError as fault:
             self.close()
@@ -232,8 +232,8 @@ class SqliteLedger:
                 return committed
             self._reached("before_commit")
             self._commit()  # 10
-            if self._tally is not None:
-                self._tally_file.write(self._tally)
+            if self._noise is not None:
+                self._noise_file.write(self._noise)
             self._observe("committed")
             return committed
 
@@ -258,22 +258,22 @@ class SqliteLedger:
         self, view: View, last: Position, steps: tuple[Step, ...], now: InstantMs
     ) -> tuple[Step, ...]:
         """Return the steps that stand on record: a repeated no is counted instead, and the counts are told (LED-02)."""
-        self._tally = None
+        self._noise = None
         if not steps or not (is_noise(steps) or is_ask(steps)):
             return steps
-        tally, is_full = self._tally_file.read(), True
+        noise, is_full = self._noise_file.read(), True
         if is_noise(steps):
             may_stand = not self._is_nearly_full(view, last)
-            tally, is_full = tally.heard(steps, now, may_stand=may_stand)
+            noise, is_full = noise.heard(steps, now, may_stand=may_stand)
             if not may_stand:
-                self._tally_file.write(tally)
+                self._noise_file.write(noise)
                 message = "The audit trail is nearly full, and takes no refusal directly after another."
                 raise LedgerUnavailable("trail_full", message)
-        tally, counts = tally.told(self._ledger_id, now)
-        if not is_full and not counts and self._tally_file.write(tally):
+        noise, counts = noise.told(self._ledger_id, now)
+        if not is_full and not counts and self._noise_file.write(noise):
             return ()
         if counts or is_noise(steps):
-            self._tally = tally
+            self._noise = noise
         return counts if counts and not is_full else (*counts, *steps)
 
     def _is_nearly_full(self, view: View, last: Position) -> bool:

@@ -149,7 +149,8 @@ def test_effects_of_others_are_seen_by_policy_and_on_record_each_time(shop: Shop
     effect = hosts(shop, f"seen-{person}")
     one = shop.person(person)
     may = person != "mia"
-    for word, look in {"show": one.show, "audit-timeline": one.timeline}.items():
+    looks: dict[str, Callable[[str], Answer]] = {"show": one.show, "audit-timeline": one.timeline}
+    for word, look in looks.items():
         before = length(shop.issuer)
         told = look(effect)
         entries = trail(shop.issuer, before)

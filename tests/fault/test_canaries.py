@@ -21,6 +21,7 @@ from urllib.parse import quote
 import pytest
 
 from audit import LedgerSpans
+from audit.otlp import request_bytes
 from issuer import Issuer
 from tests.support.approving import POLICY, Office, opened_office
 from tests.support.canaries import found_in, places_of
@@ -328,6 +329,41 @@ def play_operators(world: World) -> None:
             world.kept(f"ledger folder: {path.name}", read.stdout)
     rows = LedgerSpans(issuer._house.ledger).spans_after(0, limit=100_000)
     world.kept("spans", b"\n".join(row.body for row in rows))
+    world.kept("otlp", request_bytes(row.body for row in rows))
+    play_reviewers(world)
+
+
+def play_reviewers(world: World) -> None:
+    """Every question, and everything that can be carried away in a file."""
+    issuer, taken = world.issuer, world.office.made.folder.parent / "taken"
+    taken.mkdir()
+    effect = json.loads(world.outputs["answers"][0])["effect"]
+    for form in ("table", "jsonl", "csv", "otlp-json"):
+        world.said(issuer.audit_query(form=form))
+        world.said(issuer.audit_unknowns(form="table" if form == "otlp-json" else form))
+    for told in (
+        issuer.audit_checkpoint(),
+        issuer.audit_key(),
+        issuer.audit_access(),
+        issuer.audit_approvals(),
+        issuer.audit_denied_then_done(),
+        issuer.audit_export(taken / "spans.jsonl"),
+        issuer.audit_export(taken / "spans.otlp", form="otlp-json"),
+        issuer.audit_export(taken / "spans.csv", form="csv"),
+        issuer.audit_report(out=taken / "report"),
+        issuer.audit_snapshot(taken / "snapshot.db"),
+        issuer.audit_prove(effect, taken / "proof"),
+    ):
+        world.said(told)
+        assert told.exit == 0, told
+    for path in sorted(taken.iterdir()):
+        world.kept("files of reviewers", path.read_bytes())
+    assert len(list(taken.iterdir())) >= len(
+        ("spans.jsonl", "spans.otlp", "spans.csv", "report", "snapshot.db", "proof")
+    )
+    for path in sorted(world.office.made.sink.parent.parent.rglob("*")):
+        if path.is_file():
+            world.kept("files outside the issuer's folder", path.read_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -383,18 +419,9 @@ def _witnessed(world: World, made: Made) -> None:
 
 
 WANTED = (
+    *("answers", "standard output", "standard error", "sink", "spans", "otlp", "backup", "notices", "logs"),
+    *("protected store", "files of reviewers", "files outside the issuer's folder"),
     *(
-        "answers",
-        "standard output",
-        "standard error",
-        "sink",
-        "spans",
-        "backup",
-        "notices",
-        "protected store",
-    ),
-    *(
-        "logs",
         "ledger folder: ledger.sqlite",
         "ledger folder: ledger.sqlite-wal",
         "ledger folder: ledger.sqlite.lock",

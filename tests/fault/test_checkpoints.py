@@ -11,6 +11,7 @@ from cryptography.exceptions import InvalidSignature
 
 from audit.merkle import consistency_proof, verify_consistency
 from issuer import Issuer
+from issuer.verifying import Given, verify_exports
 from issuer.wire import Answer
 from tests.support.checkpoints import (
     TABLE,
@@ -410,3 +411,56 @@ def test_a_folder_that_is_open_to_others_signs_nothing_and_keeps_nothing_else(ma
         (folder(made) / "state").chmod(0o600)
         signed(issuer)
     demand_true(made)
+
+
+# ------------------------------------------------------------------------------------ verified by others
+
+
+def verdict(made: Made, export: Path) -> tuple[str, dict[str, str]]:
+    """Verify a file with nothing but the notes and what `audit key` printed: the code, and how each note stands."""
+    with made.open() as issuer:
+        keys = str(issuer.audit_key().more["vkeys"]).splitlines()
+    answer = verify_exports(
+        [export], Given.of(keys, [folder(made)]), lambda _total, _what: lambda _done: None
+    )
+    told = answer.more["verification"]["checkpoints"]  # type: ignore[index]
+    return answer.code, {one["name"]: one["standing"] for one in told}
+
+
+def exported(made: Made, tmp_path: Path) -> Path:
+    export = tmp_path / "trail.jsonl"
+    with made.open() as issuer:
+        assert issuer.audit_export(export).exit == 0
+    return export
+
+
+@pytest.mark.spec("AUD-04", "SEC-03")
+def test_every_note_verifies_against_an_export_with_the_keys_of_before(made: Made, tmp_path: Path) -> None:
+    with made.open() as issuer:
+        signed(issuer)
+        assert issuer.keys_rotate().code == "rotated"
+        signed(issuer)
+        grown(issuer, "more")
+        signed(issuer)
+    code, standings = verdict(made, exported(made, tmp_path))
+    assert (code, list(standings.values())) == ("verified", ["holds"] * 3)
+
+
+@pytest.mark.spec("AUD-04", "LED-08")
+def test_after_a_restore_what_was_left_is_not_mistaken_for_what_is_there(made: Made, tmp_path: Path) -> None:
+    with made.open() as issuer:
+        signed(issuer)
+        file = saved(made)
+        grown(issuer, "left", spans=9)
+        signed(issuer)
+        issuer._house.delivery.acknowledge(len(leaves(made)))
+    restored(made, file)
+    with made.open() as issuer:
+        signed(issuer)
+        issuer._house.delivery.acknowledge(len(leaves(made)))
+    first, left, anew = (path.name for path in notes(folder(made)))
+    # The ledger does not hold what was left; its audit file does, and shows where the restore left it.
+    code, standings = verdict(made, exported(made, tmp_path))
+    assert (code, standings) == ("tampered", {first: "holds", left: "differs", anew: "holds"})
+    code, standings = verdict(made, made.sink)
+    assert (code, standings[first], standings[left]) == ("verified", "holds", "left_behind")

@@ -108,6 +108,7 @@ HARMLESS: dict[str, Mapping[str, str]] = {
         "OTEL_PYTHON_TRACER_PROVIDER": "no_such_provider",
         "OTEL_PYTHON_CONTEXT": "no_such_context",
         "OTEL_PYTHON_ID_GENERATOR": "no_such_generator",
+        "OTEL_PYTHON_TRACER_CONFIGURATOR": "no_such_configurator",
         "OTEL_BSP_MAX_QUEUE_SIZE": "0",
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
     },

@@ -5,16 +5,17 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from issuer import Issuer
+from issuer.wire import Answer
 from ledger.model import EffectId
 from ledger.noise import BURST_MAX, CALLER_BURST_MAX, INTERVAL_MS, NOBODY_BURST_MAX
-from ledger.sqlite.tally_file import NAME
+from ledger.sqlite.noise_file import NAME
 from tests.support.bounded import holdings, with_bounds
 from tests.support.callers import HOST, opened_shop
 from tests.support.cases import Clock, length, state_of, trail
@@ -144,7 +145,7 @@ def test_another_kind_of_no_of_the_same_caller_stands_in_full_and_all_kinds_toge
     assert issuer.timeline(NOBODYS).code == "not_found"
     assert refund(issuer, task="no-such-task").code == "unknown_reference"
     assert names_since(issuer, before) == {"refused": 2}
-    kinds = [
+    kinds: list[Callable[[str], Answer]] = [
         issuer.timeline,
         issuer.commit,
         issuer.withdraw,
@@ -206,6 +207,7 @@ def test_one_shot_commands_count_together(made: Made, clock: Clock) -> None:
 _FLOOD = """
 import sys
 from issuer import Issuer
+from issuer.wire import Answer
 with Issuer.open(sys.argv[1]) as issuer:
     print("open", flush=True)
     while True:
@@ -233,7 +235,7 @@ def test_a_process_that_is_killed_in_the_flood_leaves_a_ledger_that_goes_on(made
     assert issuer_here("--json", "ledger", "check", at=made.folder).code == "found"
 
 
-# ------------------------------------------------------------------------------- the tally grants nothing
+# ------------------------------------------------------------------------------- the noise grants nothing
 
 
 def _garbage(file: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ledger.changes import Step
 from ledger.model import EffectId, InstantMs
 from ledger.port import SpanFilter, View
 from ledger.sqlite import SqliteLedger
@@ -15,11 +16,12 @@ from ledger.states import EffectState
 from ledger.transitions import TransitionName
 from tests.fault.test_authority_index import plans, queries_of, steps_of
 from tests.support import long_trail as told
-from tests.support.ledgers import START, Book
+from tests.support.ledgers import START, Book, attacker, commit_steps
 from tests.support.long_trail import long_trail
 
 SHORT, LONG = 2_000, 20_000
 LIMIT = 20
+WINDOW_MS = 60_000
 STEPS_PER_ROW = 600
 """Steps of SQLite's machine for one span that two parts have: each passes by a few that the other has not."""
 
@@ -80,7 +82,9 @@ RARE: dict[str, tuple[Look, SpanFilter]] = {
 OTHERS: dict[str, Look] = {
     "counting": lambda view: view.count_spans(100, 300),
     "unused permits": lambda view: view.permits_unused(limit=LIMIT),
-    "denied and then done": lambda view: view.denied_then_done(SpanFilter(), window_ms=60_000, limit=LIMIT),
+    "denied and then done": lambda view: view.denied_then_done(
+        SpanFilter(), window_ms=WINDOW_MS, limit=LIMIT
+    ),
 }
 EVERY: dict[str, Look] = {**QUESTIONS, **{name: look for name, (look, _rarest) in RARE.items()}, **OTHERS}
 
@@ -146,3 +150,29 @@ def test_whether_an_effect_was_admitted_costs_its_own_story(long: SqliteLedger) 
     assert long.read(lambda view: view.was_admitted(effect_id))
     assert steps_of(long, lambda view: view.was_admitted(effect_id)) <= STEPS_PER_ENTRY
     assert steps_of(long, lambda view: view.was_revoked_late(effect_id)) <= STEPS_PER_ENTRY
+
+
+COMMITS = 21
+WAL_HEADER, WAL_FRAME = 32, 24 + 4096
+"""Bytes of SQLite's log before its first frame, and of each frame."""
+
+
+def pages_written(folder: Path, *, spans: int) -> int:
+    """Return the pages that a transaction with one span of everything writes to the log, the median of some."""
+    book = long_trail(folder, spans=spans, grown=True)
+    ledger = book.open(recorder=told.real_recorder)
+    log = book.path.with_name(book.path.name + "-wal")
+    raw, counts = attacker(book.path), []
+    for number in range(COMMITS):
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        commit_steps(ledger, Step(transition=told.transition_of(number)))
+        counts.append((log.stat().st_size - WAL_HEADER) // WAL_FRAME)
+    raw.close()
+    ledger.close()
+    return sorted(counts)[COMMITS // 2]
+
+
+@pytest.mark.spec("LED-07", "AUD-06")
+def test_a_span_writes_a_page_of_each_index_however_long_the_trail_is(tmp_path: Path) -> None:
+    short, long = (pages_written(tmp_path / f"{spans}", spans=spans) for spans in (SHORT, LONG))
+    assert 0 < long <= short + 1

@@ -4,8 +4,9 @@ The recorder writes the body that the real one would, without the SDK, so that t
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 from audit.recorder import trace_id_of
 from issuer.flow.binding import binding_digest
@@ -28,7 +29,7 @@ from ledger.port import Ledger, SpanRecorder
 from ledger.rules import evidence_of, outcome_changes
 from ledger.scope import slot_takes
 from ledger.states import EffectState
-from ledger.transitions import Position, RecordedSpan, Transition
+from ledger.transitions import AttributeValue, Position, RecordedSpan, Transition
 from tests.support.ledgers import (
     CENT,
     START,
@@ -44,8 +45,21 @@ from tests.support.ledgers import (
     preparing,
 )
 
-FILLER = {f"permit.filler.{number}": "f" * 40 for number in range(14)}
+FILLER = {f"permit.filler.{number}": "f" * 40 for number in range(8)}
 """What makes a span as large as a real one: about 1,200 bytes."""
+
+
+def _found_by(effect_id: str) -> dict[str, object]:
+    """Return what the span of an effect is found by: a few of most, and one resource for each effect."""
+    number = int(effect_id[-4:], 16)
+    return {
+        "permit.actor": f"agent-{number % 7}",
+        "permit.subject": f"u-{number % 11}",
+        "permit.task.id": f"tsk_{number % 13:032x}",
+        "permit.operation": f"operation-{number % 5}",
+        "permit.resource.id": f"account/{effect_id}",
+        "permit.policy.ids": (f"policy-{number % 17}",),
+    }
 
 
 class QuickRecorder:
@@ -65,7 +79,7 @@ class QuickRecorder:
             **FILLER,
         }
         if transition.effect_id is not None:
-            held["permit.effect.id"] = str(transition.effect_id)
+            held |= {"permit.effect.id": str(transition.effect_id), **_found_by(transition.effect_id)}
         if transition.state_to is not None:
             held["permit.state.to"] = str(transition.state_to)
         span_id = hashlib.sha256(str(position).encode()).hexdigest()[:16]
@@ -80,7 +94,8 @@ class QuickRecorder:
                 "trace": trace_id,
             }
         )
-        return RecordedSpan(span_id=span_id, trace_id=trace_id, body=body, attributes={})
+        attributes = cast("Mapping[str, AttributeValue]", held)
+        return RecordedSpan(span_id=span_id, trace_id=trace_id, body=body, attributes=attributes)
 
 
 def quick_recorder(_ledger_id: LedgerId) -> SpanRecorder:

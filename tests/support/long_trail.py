@@ -209,7 +209,7 @@ class _Form:
 
 def _form(kind: _Kind, ledger_id: LedgerId, *, is_first: bool) -> _Form:
     """Record one span of a kind, and put the places of values where its marks are."""
-    recorder = OtelRecorder(ledger_id, random_bytes=os.urandom, service_version="0")
+    recorder = real_recorder(ledger_id)
     effect = EffectId(_MARK["effect"]) if kind.is_of_effect else None
     made = recorder.record(
         Transition(
@@ -324,8 +324,11 @@ def _told(
             going.remove(one)
 
 
-def long_trail(folder: Path, *, spans: int, seed: int = 1) -> Book:
-    """Make a ledger in `folder` with a trail of so many spans; a million take about a minute, and 2 GB."""
+def long_trail(folder: Path, *, spans: int, seed: int = 1, grown: bool = False) -> Book:
+    """Make a ledger in `folder` with a trail of so many spans; a million take some minutes, and 2.3 GB.
+
+    Indexes are made at the end, which packs their pages full; with `grown` they grow with each span, as they do in use.
+    """
     book = made_book(folder)
     raw = attacker(book.path)
     try:
@@ -338,6 +341,7 @@ def long_trail(folder: Path, *, spans: int, seed: int = 1) -> Book:
             "SELECT type, name, sql FROM sqlite_schema WHERE type = 'trigger' "
             "OR (type = 'index' AND tbl_name = 'spans' AND sql IS NOT NULL)"
         ).fetchall()
+        away = [row for row in away if row[0] == "trigger" or not grown]
         for kind, name, _sql in away:
             raw.execute(f"DROP {kind} {name}")
         _fill(raw, book, LedgerId(found), spans, seed)
@@ -370,7 +374,7 @@ def _fill(raw: Any, book: Book, ledger_id: LedgerId, spans: int, seed: int) -> N
         if len(batch) == BATCH:
             flush()
     flush()
-    raw.executemany("INSERT INTO span_policies(policy, sequence) VALUES (?, ?)", sorted(named))
+    raw.executemany("INSERT INTO span_policies(policy, sequence) VALUES (?, ?)", named)
     made = replace(
         head,
         position=replace(head.position, sequence=spans),
@@ -386,3 +390,30 @@ def _fill(raw: Any, book: Book, ledger_id: LedgerId, spans: int, seed: int) -> N
         f"INSERT INTO holdings(one, effects, tombstones, record_bytes, spans, span_bytes) {HOLDINGS_RECOUNTED}"
     )
     book.clock.now = at + 1
+
+
+def real_recorder(ledger_id: LedgerId) -> OtelRecorder:
+    """Make the recorder of a release for whatever ledger."""
+    return OtelRecorder(ledger_id, random_bytes=os.urandom, service_version="0")
+
+
+def transition_of(number: int) -> Transition:
+    """Return that an effect was permitted, with values of the trail's own in everything that a span is found by."""
+    kind, rng = KINDS["permitted"], random.Random(number)  # noqa: S311 - the same for the same number
+    effect = EffectId(f"eff_{rng.getrandbits(128):032x}")
+    return Transition(
+        name=kind.name,
+        story=effect,
+        effect_id=effect,
+        state_from=kind.origin,
+        state_to=kind.target,
+        attributes={
+            **kind.attributes,
+            "permit.actor": rng.choice(ACTORS),
+            "permit.subject": rng.choice(SUBJECTS),
+            "permit.task.id": rng.choice(TASKS),
+            "permit.operation": rng.choice(OPERATIONS),
+            "permit.resource.id": f"account/{rng.randrange(2**48):x}",
+            "permit.policy.ids": (rng.choice(POLICIES),),
+        },
+    )

@@ -7,6 +7,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry.context import (
@@ -36,8 +37,9 @@ from tests.unit.test_http_tls import certificate
 PATIENCE_S = 30.0
 SHORT_S = 0.3
 BACKLOG = 10_000
-PEAK_BYTES_MAX = 4 * 1024 * 1024
-"""Less than half of the bodies of such a backlog; a batch and its message are some hundred kilobytes."""
+CALLS_MAX = 100
+PEAK_BYTES_MAX = 2 * 1024 * 1024
+"""A third of the bodies of such a backlog; a batch and its message take four hundred kilobytes."""
 
 
 class Place:
@@ -271,16 +273,24 @@ def test_the_host_s_tracing_is_told_to_look_away_on_this_thread_and_for_as_long_
 
 
 @pytest.mark.spec("AUD-03")
-def test_a_host_that_traces_every_request_of_http_client_sees_none_of_a_sink(
+def test_a_host_that_traces_what_its_process_sends_sees_none_of_a_sink(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def traced(*_given: object, **_named: object) -> None:
         raise AssertionError(CANARY)
 
-    monkeypatch.setattr("http.client.HTTPConnection.putrequest", traced)
-    monkeypatch.setattr("http.client.HTTPConnection.getresponse", traced)
-    monkeypatch.setattr("http.client.HTTPConnection.request", traced)
+    for name in ("putrequest", "getresponse", "request"):
+        monkeypatch.setattr(f"http.client.HTTPConnection.{name}", traced)
+    seen: list[object] = []
+    resolve = socket.getaddrinfo
+
+    def watched(*given: Any, **named: Any) -> Any:
+        seen.append(get_value(_SUPPRESS_INSTRUMENTATION_KEY))
+        return resolve(*given, **named)
+
+    monkeypatch.setattr("socket.getaddrinfo", watched)
     assert place.ship() == 3
+    assert seen == [True]
 
 
 # ------------------------------------------------------------------------------------------ a backlog
@@ -305,14 +315,17 @@ def test_a_slow_collector_gets_on_with_each_call(tmp_path: Path, caplog: pytest.
     with Collector() as collector:
         place = Place(tmp_path, collector, spans=6 * BATCH_ROWS)
         slow = Lie(raw=accepted(), stores=True, pause_s=0.002)
-        collector.then(*[slow] * 4)
+        collector.always(slow)
         reached = [0]
-        while reached[-1] < 3 * BATCH_ROWS and len(reached) < 20:
+        # A call has time for one answer, so none ends here; on a busy machine some have time for none.
+        while reached[-1] < 2 * BATCH_ROWS:
+            assert len(reached) < CALLS_MAX
             with pytest.raises(SinkUnavailable) as refused:
                 place.ship(deadline_s=SHORT_S)
             assert refused.value.reason in {"backlog", "no_answer"}
             reached.append(place.sink.reached(place.source))
         assert reached == sorted(reached)
+        collector.always(None)
         assert place.ship() == 6 * BATCH_ROWS
         assert sorted(set(collector.sequences)) == list(range(1, 6 * BATCH_ROWS + 1))
         assert max(collector.batches) <= BATCH_ROWS

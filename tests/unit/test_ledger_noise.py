@@ -1,4 +1,4 @@
-"""The tally of refusals: how many stand in full, how many are counted, and that it stays small (LED-02)."""
+"""The noise of refusals: how many stand in full, how many are counted, and that it stays small (LED-02)."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from ledger.noise import (
     INTERVAL_MS,
     LINES_MAX,
     NOBODY_BURST_MAX,
-    Tally,
+    Noise,
     is_ask,
 )
 from ledger.transitions import Transition, TransitionName
@@ -28,13 +28,13 @@ def no(
     return (Step(transition=transition),)
 
 
-def heard(tally: Tally, steps: tuple[Step, ...], times: int, now: int = NOW) -> tuple[Tally, int]:
-    """Return the tally after so many, and how many of them stand in full."""
+def heard(noise: Noise, steps: tuple[Step, ...], times: int, now: int = NOW) -> tuple[Noise, int]:
+    """Return the noise after so many, and how many of them stand in full."""
     full = 0
     for _ in range(times):
-        tally, is_full = tally.heard(steps, InstantMs(now))
+        noise, is_full = noise.heard(steps, InstantMs(now))
         full += is_full
-    return tally, full
+    return noise, full
 
 
 @pytest.mark.spec("LED-02", "AUD-01")
@@ -44,66 +44,66 @@ def heard(tally: Tally, steps: tuple[Step, ...], times: int, now: int = NOW) -> 
 )
 def test_a_kind_has_a_burst_and_then_one_a_minute(refusal: str, burst: int) -> None:
     steps = no(refusal=refusal)
-    tally, full = heard(Tally(), steps, burst + 10)
+    noise, full = heard(Noise(), steps, burst + 10)
     assert full == burst
     for minutes in (1, 2):
-        tally, full = heard(tally, steps, 10, NOW + minutes * INTERVAL_MS)
+        noise, full = heard(noise, steps, 10, NOW + minutes * INTERVAL_MS)
         assert full == 1
-    tally, full = heard(tally, steps, burst + 10, NOW + 1000 * INTERVAL_MS)
+    noise, full = heard(noise, steps, burst + 10, NOW + 1000 * INTERVAL_MS)
     assert full == burst
 
 
 @pytest.mark.spec("LED-02")
 def test_a_caller_has_a_bound_over_all_its_kinds_and_another_has_its_own() -> None:
-    tally, full = Tally(), 0
+    noise, full = Noise(), 0
     for number in range(CALLER_BURST_MAX * 3):
-        tally, is_full = tally.heard(no(command=f"c{number}"), NOW)
+        noise, is_full = noise.heard(no(command=f"c{number}"), NOW)
         full += is_full
     assert full == CALLER_BURST_MAX
-    assert heard(tally, no(caller="host:till"), 1)[1] == 1
+    assert heard(noise, no(caller="host:till"), 1)[1] == 1
 
 
 @pytest.mark.spec("LED-02")
 def test_the_tally_stays_small_whatever_is_refused_and_no_refusal_is_lost() -> None:
-    tally, full, asked = Tally(), 0, LINES_MAX * 4
+    noise, full, asked = Noise(), 0, LINES_MAX * 4
     for number in range(asked):
-        tally, is_full = tally.heard(no(caller=f"host:h{number % 3}", command=f"c{number}"), NOW)
+        noise, is_full = noise.heard(no(caller=f"host:h{number % 3}", command=f"c{number}"), NOW)
         full += is_full
-    assert len(tally.lines) <= LINES_MAX + 3
-    assert sum(line.count for line in tally.lines.values()) + full == asked
-    assert Tally.from_entries(list(tally.entries())).lines == tally.lines
+    assert len(noise.lines) <= LINES_MAX + 3
+    assert sum(line.count for line in noise.lines.values()) + full == asked
+    assert Noise.from_entries(list(noise.entries())).lines == noise.lines
     # What is neither recent nor counted goes by itself.
-    tally, _steps = tally.told(LEDGER, InstantMs(NOW + INTERVAL_MS))
-    tally, _full = heard(tally, no(), 1, NOW + 1000 * INTERVAL_MS)
-    assert len(tally.lines) == 2
+    noise, _steps = noise.told(LEDGER, InstantMs(NOW + INTERVAL_MS))
+    noise, _full = heard(noise, no(), 1, NOW + 1000 * INTERVAL_MS)
+    assert len(noise.lines) == 2
 
 
 @pytest.mark.spec("LED-02", "AUD-01")
 def test_each_caller_is_told_of_once_a_minute_and_every_count_once() -> None:
-    tally, _full = heard(Tally(), no(), BURST_MAX + 5)
-    tally, _full = heard(tally, no(caller="host:till"), BURST_MAX + 7)
-    assert tally.told(LEDGER, NOW)[1] == ()
+    noise, _full = heard(Noise(), no(), BURST_MAX + 5)
+    noise, _full = heard(noise, no(caller="host:till"), BURST_MAX + 7)
+    assert noise.told(LEDGER, NOW)[1] == ()
     later = InstantMs(NOW + INTERVAL_MS)
-    tally, steps = tally.told(LEDGER, later)
+    noise, steps = noise.told(LEDGER, later)
     told = [
         (one.transition.attributes["permit.caller"], one.transition.attributes["permit.count"])
         for one in steps
     ]
     assert told == [("host:till", 7), ("u-ana", 5)]
     assert {one.transition.name for one in steps} == {TransitionName.NOISE}
-    assert tally.told(LEDGER, later)[1] == ()
-    tally, _full = heard(tally, no(), 3, later)
-    assert tally.told(LEDGER, later)[1] == ()
-    (step,) = tally.told(LEDGER, InstantMs(later + INTERVAL_MS))[1]
+    assert noise.told(LEDGER, later)[1] == ()
+    noise, _full = heard(noise, no(), 3, later)
+    assert noise.told(LEDGER, later)[1] == ()
+    (step,) = noise.told(LEDGER, InstantMs(later + INTERVAL_MS))[1]
     assert step.transition.attributes["permit.count"] == 2  # a minute had given one back
 
 
 @pytest.mark.spec("AUD-01")
 @pytest.mark.parametrize("missing", ["caller", "command", "refusal", "mode"])
 def test_what_does_not_say_whose_it_was_is_never_only_counted(missing: str) -> None:
-    tally, full = heard(Tally(), no(**{missing: ""}), BURST_MAX * 3)
+    noise, full = heard(Noise(), no(**{missing: ""}), BURST_MAX * 3)
     assert full == BURST_MAX * 3
-    assert not tally.lines
+    assert not noise.lines
 
 
 @pytest.mark.spec("LED-06")
@@ -111,14 +111,14 @@ def test_what_does_not_say_whose_it_was_is_never_only_counted(missing: str) -> N
     "entries",
     [None, {}, "x", [1], [["a"]], [["a", "b", "c", "m", True, 0, 0]], [[1, "b", "c", "m", 0, 0, 0]]],
 )
-def test_values_of_another_form_are_an_empty_tally(entries: object) -> None:
-    assert not Tally.from_entries(entries).lines
+def test_values_of_another_form_are_an_empty_noise(entries: object) -> None:
+    assert not Noise.from_entries(entries).lines
 
 
 @pytest.mark.spec("PER-03")
 def test_a_time_that_cannot_be_holds_nothing_up() -> None:
-    tally, _full = heard(Tally(), no(), BURST_MAX, NOW + 10_000 * INTERVAL_MS)
-    assert heard(tally, no(), BURST_MAX + 1)[1] == BURST_MAX
+    noise, _full = heard(Noise(), no(), BURST_MAX, NOW + 10_000 * INTERVAL_MS)
+    assert heard(noise, no(), BURST_MAX + 1)[1] == BURST_MAX
 
 
 @pytest.mark.spec("LED-02", "AUD-02")

@@ -19,7 +19,7 @@ from audit.notes import (
     signed,
     vkey,
 )
-from issuer.sealing.ed25519 import is_ed25519_signature
+from issuer.sealing import is_ed25519_signature
 from tests.support.trails import ORIGIN, CheckpointKey
 
 KEY = CheckpointKey()

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from audit.errors import TrailUnreadable
 from audit.proofs import PermitProof, proof_bytes
 from audit.verifier import verifier_text
-from issuer.sealing.ed25519 import is_ed25519_signature
+from issuer.sealing import is_ed25519_signature
 from issuer.verifying import Given, verify_permit
 from ledger.tree import EMPTY_ROOT
 from tests.support.spans import LEDGER

@@ -56,7 +56,8 @@ def _sections(command: click.Command, path: str) -> Iterator[str]:
     own = [row for row in told if row not in shared]
     if len(own) == 1:
         said, own = f"{said} `{own[0][0]}`: {own[0][1]}", []
-    rows = "".join(f"| `{option}` | {meaning} |\n" for option, meaning in own)
+    cells = ((text.replace("|", "\\|") for text in row) for row in own)
+    rows = "".join(f"| `{option}` | {meaning} |\n" for option, meaning in cells)
     if shared:
         names = ", ".join(f"`{option.split()[0]}`" for option, _ in shared)
         said = f"{said} It also takes {names}, as [`audit query`](#issuer-audit-query) does."
@@ -82,7 +83,7 @@ def _rows(command: click.Command, context: click.Context) -> Iterator[tuple[str,
     for parameter in [one for one in command.params if one.name not in told]:
         record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
         if record is not None:
-            option, meaning = (" ".join(text.split()).replace("|", "\\|") for text in record)
+            option, meaning = (" ".join(text.split()) for text in record)
             yield option, meaning
 
 

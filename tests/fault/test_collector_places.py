@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from issuer import Issuer
-from issuer.errors import SetupError
 from issuer.sink_building import file_of, goes_to
 from ledger.model import SinkRegistration
 from ledger.sqlite.halt import standing_halt
@@ -75,12 +74,18 @@ def test_another_url_in_the_profile_sends_nothing_elsewhere(
     with Collector() as other:
         text = made.profile.read_text(encoding="utf-8").replace(collector.url, other.url)
         made.profile.write_text(text, encoding="utf-8")
-        with pytest.raises(SetupError) as refused:
-            Issuer.activate(made.profile)
-        assert refused.value.reason == "sinks_changed"
+        said = Issuer.activate(made.profile)
+        assert said.code == "activated"
+        assert "issuer sink replace siem" in said.say
         with made.open() as issuer:
-            permitted(refund(issuer))
-        assert other.connections == 0
+            no = refund(issuer)
+            assert (no.code, no.more["reason"]) == ("audit_unavailable", "sinks_changed")
+            assert other.connections == 0
+            assert issuer.sink_replace("siem").code == "sink_replaced"
+            service.then(answer(201))
+            assert issuer.commit(permitted(refund(issuer, order="o-2"))).code == "succeeded"
+        assert other.sequences == list(range(1, len(other.sequences) + 1))
+        assert Issuer.ledger_check(made.profile).code == "found"
 
 
 @pytest.mark.spec("LED-06")

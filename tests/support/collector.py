@@ -10,7 +10,7 @@ import itertools
 import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -63,6 +63,8 @@ class Collector:
         self.batches: list[int] = []
         self._script: list[Lie] = []
         self._always: Lie | None = None
+        self.never: Callable[[Key], bool] = lambda _key: False
+        """Which spans it never takes: it rejects every request that has one of them, and stores nothing of it."""
         self._guard = threading.Lock()
         self.awake = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -143,6 +145,8 @@ class Collector:
             with self._guard:
                 self.requests.append(received)
                 lie = self._script.pop(0) if self._script else self._always
+            if lie is None and any(self.never(_key(body)) for body in bodies_in(received.body)):
+                lie = Lie(raw=response(partial(1)))
             if lie is None or lie.stores:
                 self._store(received)
             if lie is not None and lie.hangs:

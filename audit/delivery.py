@@ -124,6 +124,8 @@ class Delivery:
             NoRequiredSink: none of them is required, and no trouble says why; nothing is changed.
             ValueError: two of them have one name; nothing is changed.
         """
+        if os.getpid() != self._pid:
+            return  # nothing is acknowledged there anyway, and the locks below may be held by nobody who is there
         if stand.trouble is None and not any(sink.required for sink in sinks):
             raise NoRequiredSink(_NONE_REQUIRED)
         if len({sink.name for sink in sinks}) != len(sinks):
@@ -206,7 +208,12 @@ class Delivery:
         )
 
     def words(self) -> tuple[SinkWord, ...]:
-        """Return what of the sinks should be on record and is not yet, by this process's knowledge."""
+        """Return what of the sinks should be on record and is not yet, by this process's knowledge.
+
+        A forked copy knows nothing: the locks that guard it may be held by threads that the copy does not have.
+        """
+        if os.getpid() != self._pid:
+            return ()
         return tuple(word for worker in self._crew.all if (word := worker.word()) is not None)
 
     def told(self, words: Sequence[SinkWord]) -> None:

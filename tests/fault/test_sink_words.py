@@ -1,6 +1,7 @@
 """A sink that fails is on record: one span when it begins, one when it works again, whoever meets it how often."""
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -207,3 +208,28 @@ def test_a_sink_that_is_far_behind_is_brought_up_to_date_before_any_permit_is_sp
                 break
         assert said.code == "succeeded"
         assert [reason for _kind, reason, _count in words(issuer)] == ["missing", ""]
+
+
+@pytest.mark.spec("AUD-03")
+def test_a_forked_copy_waits_for_no_lock_of_a_thread_that_it_does_not_have(made: Made) -> None:
+    with made.open() as issuer:
+        (worker,) = issuer._house.delivery._required
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with worker._changed:
+                held.set()
+                done.wait(LIMIT_S)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert held.wait(LIMIT_S)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            refund(issuer)
+            os._exit(0)
+        _pid, status = os.waitpid(child, 0)
+        done.set()
+        thread.join()
+        assert os.waitstatus_to_exitcode(status) == 0

@@ -96,6 +96,7 @@ class Question:
         tier, resource_type: what no index has; asked of each span that was found.
         newest: the latest first.
         after: the sequence behind which, in that order, this page begins; 0 is the begin.
+        after_effect: which effect of that sequence was told last, where one span has many (`audit.standing.unused`).
         limit: spans in a page, at least 1.
     """
 
@@ -104,6 +105,7 @@ class Question:
     resource_type: str | None = None
     newest: bool = False
     after: int = 0
+    after_effect: str = ""
     limit: int = 100
 
     def takes(self, found: Found) -> bool:

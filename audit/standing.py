@@ -33,13 +33,16 @@ __all__ = [
 S = TypeVar("S")
 T = TypeVar("T")
 
+Cursor = tuple[int, str]
+"""The sequence that was told last, and which effect of it, where one span has many; else an empty text."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part(Generic[T]):
-    """A page of answers; `cursor` is the sequence behind which it goes on, or None where this was the end."""
+    """A page of answers; `cursor` is where it goes on, or None where this was the end."""
 
     rows: tuple[T, ...]
-    cursor: int | None
+    cursor: Cursor | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +70,9 @@ def denied_then_done(view: View, question: Question, *, within_ms: int) -> Part[
         LedgerCorrupt: a span is not what was recorded.
     """
 
-    def read(after: int, limit: int) -> list[DeniedThenDone]:
-        return [*view.denied_then_done(question.wanted, window_ms=within_ms, after=after, limit=limit)]
+    def read(after: Cursor, limit: int) -> list[DeniedThenDone]:
+        found = view.denied_then_done(question.wanted, window_ms=within_ms, after=after[0], limit=limit)
+        return [*found]
 
     def made(pair: DeniedThenDone) -> ThenDone | None:
         no = found_of(pair.denied)
@@ -77,7 +81,7 @@ def denied_then_done(view: View, question: Question, *, within_ms: int) -> Part[
         done = next((one for one in map(found_of, pair.done) if _is_of(view, no, one)), None)
         return None if done is None else ThenDone(no=no, done=done, permit=permit_of(view, done))
 
-    return _part(question, read, lambda pair: pair.denied.position.sequence, made)
+    return _part(question, read, lambda pair: (pair.denied.position.sequence, ""), made)
 
 
 _OF_PEOPLE: Final = frozenset({"approve", "decline", "statement"})
@@ -133,7 +137,7 @@ def unused(view: View, question: Question) -> Part[Unused]:
         LedgerCorrupt: a span is not what was recorded.
     """
 
-    def read(after: int, limit: int) -> list[UnusedPermit]:
+    def read(after: Cursor, limit: int) -> list[UnusedPermit]:
         return [*view.permits_unused(after=after, limit=limit)]
 
     def made(told: UnusedPermit) -> Unused | None:
@@ -155,7 +159,7 @@ def unused(view: View, question: Question) -> Part[Unused]:
         effect = view.effect(told.effect_id)
         return Unused(told=told, permit=permit, end=end, cost=None if effect is None else effect.cost)
 
-    return _part(question, read, lambda told: told.sequence, made)
+    return _part(question, read, lambda told: (told.sequence, told.effect_id), made)
 
 
 def _has(permit: Found, wanted: SpanFilter) -> bool:
@@ -221,10 +225,10 @@ def person_answers(view: View, question: Question) -> Part[PersonAnswer]:
     """
     asked = replace(question, wanted=replace(question.wanted, names=_ANSWERS), limit=PAGE_ROWS)
 
-    def read(after: int, _limit: int) -> list[Found]:
-        return [*ask(view, replace(asked, after=after)).found]
+    def read(after: Cursor, _limit: int) -> list[Found]:
+        return [*ask(view, replace(asked, after=after[0])).found]
 
-    return _part(question, read, lambda found: found.sequence, person_answer)
+    return _part(question, read, lambda found: (found.sequence, ""), person_answer)
 
 
 def person_answer(found: Found) -> PersonAnswer | None:
@@ -245,20 +249,20 @@ def person_answer(found: Found) -> PersonAnswer | None:
 
 def _part(
     question: Question,
-    read: Callable[[int, int], list[S]],
-    sequence_of: Callable[[S], int],
+    read: Callable[[Cursor, int], list[S]],
+    cursor_of: Callable[[S], Cursor],
     made: Callable[[S], T | None],
 ) -> Part[T]:
     """Return one page of what `made` makes of what `read` finds behind a sequence; nothing of it is left out."""
     rows: list[T] = []
-    last = question.after
+    last: Cursor = (question.after, question.after_effect)
     visited = 0
     while page := read(last, PAGE_ROWS):
         for one in page:
             row = made(one)
             if row is not None and len(rows) == question.limit:
                 return Part(rows=tuple(rows), cursor=last)
-            last, visited = sequence_of(one), visited + 1
+            last, visited = cursor_of(one), visited + 1
             if row is not None:
                 rows.append(row)
             if visited == VISITED_MAX:

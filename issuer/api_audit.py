@@ -28,7 +28,7 @@ class AuditHandle(Handle):
         since: str | None = None,
         until: str | None = None,
         limit: int = LIMIT,
-        after: int = 0,
+        after: int | str = 0,
         newest: bool = False,
     ) -> Answer:
         """Show the whole story of one effect, of a task with all that was done in it, or of an invocation.

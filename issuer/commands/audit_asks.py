@@ -31,6 +31,7 @@ LIMIT_MAX: Final = 10_000
 
 _PREFIX: Final = "permit."
 _ENTITY: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_:]*)::"(.*)"\Z', re.DOTALL)
+_CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,15})(?:\.(eff_[0-9a-f]{32}))?\Z", re.ASCII)
 _ANSWERS: Final = frozenset({TransitionName.EFFECT_APPROVED, TransitionName.EFFECT_DECLINED})
 
 
@@ -67,7 +68,7 @@ class AuditAsk:
     effect: str | None = None
     tier: str | None = None
     limit: int = LIMIT
-    after: int = 0
+    after: int | str = 0
     newest: bool = False
 
     def digest(self, command: str) -> str:
@@ -94,7 +95,7 @@ class Asked(TypedDict, total=False):
     effect: str | None
     tier: str | None
     limit: int
-    after: int
+    after: int | str
     newest: bool
 
 
@@ -107,8 +108,7 @@ def question_of(visit: Visit, ask: AuditAsk) -> Question:
     """
     if not 1 <= ask.limit <= LIMIT_MAX:
         raise Malformed("out_of_range", "limit", f"a page has 1 to {LIMIT_MAX} rows")
-    if ask.after < 0:
-        raise Malformed("out_of_range", "after", "a cursor is the one that the page before gave")
+    after, after_effect = _cursor(ask.after)
     kind, resource = _resource(ask.resource)
     wanted = SpanFilter(
         story=None if ask.effect is None else _effect(ask.effect),
@@ -129,9 +129,23 @@ def question_of(visit: Visit, ask: AuditAsk) -> Question:
         tier=None if ask.tier is None else _one_of(ask.tier, Tier, "tier"),
         resource_type=kind,
         newest=ask.newest,
-        after=ask.after,
+        after=after,
+        after_effect=after_effect,
         limit=ask.limit,
     )
+
+
+def cursor_text(cursor: tuple[int, str]) -> int | str:
+    """Return a cursor as answers show it and `after` takes it: a sequence, or with which effect of it was last."""
+    sequence, effect = cursor
+    return f"{sequence}.{effect}" if effect else sequence
+
+
+def _cursor(text: int | str) -> tuple[int, str]:
+    found = _CURSOR.match(str(text))
+    if found is None:
+        raise Malformed("out_of_range", "after", "a cursor is the one that the page before gave")
+    return int(found[1]), found[2] or ""
 
 
 def instant_of(visit: Visit, text: str | None, field: str) -> InstantMs | None:

@@ -121,7 +121,7 @@ def _shown_spans(visit: Visit, asked: AuditAsk, form: str, look: Callable[[View,
 def told(
     visit: Visit,
     sheet: Sheet,
-    cursor: int | None,
+    cursor: int | str | None,
     form: str,
     *,
     asked: AuditAsk,

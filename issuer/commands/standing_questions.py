@@ -12,6 +12,7 @@ from typing import Final
 
 from audit.queries import Found, found_of
 from audit.standing import (
+    Cursor,
     PersonAnswer,
     ThenDone,
     Unused,
@@ -21,7 +22,7 @@ from audit.standing import (
 )
 from issuer.amounts import amount_text
 from issuer.clock import instant_text
-from issuer.commands.audit_asks import AuditAsk, question_of
+from issuer.commands.audit_asks import AuditAsk, cursor_text, question_of
 from issuer.commands.auditing import TABLE, told
 from issuer.commands.edge import at_the_edge
 from issuer.commands.looking import swept
@@ -151,7 +152,7 @@ def audit_unused(visit: Visit, asked: AuditAsk, form: str = TABLE) -> Answer:
             spans=_spans_of((one.permit, one.end) for one in part.rows),
             totals=dict(Counter(str(one.told.state) for one in part.rows)),
         )
-        return told(visit, sheet, part.cursor, form, asked=asked, named="unused")
+        return told(visit, sheet, _cursor(part.cursor), form, asked=asked, named="unused")
 
     return at_the_edge(visit, run)
 
@@ -205,7 +206,7 @@ def audit_denied_then_done(
             columns=_THEN_DONE_COLUMNS,
             spans=_spans_of((one.no, one.done) for one in part.rows),
         )
-        return told(visit, sheet, part.cursor, form, asked=asked, named="denied_then_done")
+        return told(visit, sheet, _cursor(part.cursor), form, asked=asked, named="denied_then_done")
 
     return at_the_edge(visit, run)
 
@@ -266,7 +267,7 @@ def audit_approvals(visit: Visit, asked: AuditAsk, form: str = TABLE) -> Answer:
             spans=tuple(one.found for one in part.rows),
             totals=people,
         )
-        return told(visit, sheet, part.cursor, form, asked=asked, named="answers")
+        return told(visit, sheet, _cursor(part.cursor), form, asked=asked, named="answers")
 
     return at_the_edge(visit, run)
 
@@ -311,6 +312,10 @@ def _answer_line(row: Mapping[str, object]) -> str:
         f"  {row['at']}  {row['person'] or 'nobody proven'}: {row['answered']}{f' ({why})' if why else ''}  "
         f"{row['operation']}  {row['resource']}  for {row['subject']}  effect={row['effect']}"
     )
+
+
+def _cursor(cursor: Cursor | None) -> int | str | None:
+    return None if cursor is None else cursor_text(cursor)
 
 
 def _by(row: Mapping[str, object]) -> str:

@@ -30,7 +30,7 @@ _SINCE: Final = click.option(
 _UNTIL: Final = click.option("--until", metavar="TIME", help="Before then, in the same words.")
 _PAGE: Final = (
     click.option("--limit", type=int, default=100, show_default=True, help="Rows of a page."),
-    click.option("--after", metavar="CURSOR", type=int, default=0, help="Go on where the page before ended."),
+    click.option("--after", metavar="CURSOR", default="0", help="Go on where the page before ended."),
 )
 _FORMAT: Final = click.option(
     "--format", "form", type=click.Choice(FORMS), default="table", show_default=True, help="How it is shown."

@@ -4,6 +4,7 @@ Decides only the page's order and form; every word comes from the click tree in 
 SUR-03. A test compares the committed page with this text.
 """
 
+import functools
 import sys
 from collections.abc import Iterator
 from typing import Final
@@ -32,6 +33,7 @@ back with `--statement-file FILE --signature FILE`. Strict mode will ask for it;
 is.
 """
 
+_SELECTING: Final = "issuer audit query"
 _EVERY: Final = frozenset({"profile_", "token_", "json_"})
 _ACT: Final = frozenset(f"{name}_" for name in ActOptions.__slots__)
 
@@ -49,20 +51,40 @@ def _sections(command: click.Command, path: str) -> Iterator[str]:
     context = click.Context(command, info_name=path)
     usage = " ".join((path, *command.collect_usage_pieces(context)))
     said = " ".join((command.help or "").split())
-    rows = "".join(_rows(command, context))
+    told = list(_rows(command, context))
+    shared = [row for row in told if path != _SELECTING and row in _shared()]
+    own = [row for row in told if row not in shared]
+    if len(own) == 1:
+        said, own = f"{said} `{own[0][0]}`: {own[0][1]}", []
+    cells = ((text.replace("|", "\\|") for text in row) for row in own)
+    rows = "".join(f"| `{option}` | {meaning} |\n" for option, meaning in cells)
+    if shared:
+        names = ", ".join(f"`{option.split()[0]}`" for option, _ in shared)
+        said = f"{said} It also takes {names}, as [`audit query`](#issuer-audit-query) does."
     table = f"\n| option | meaning |\n|---|---|\n{rows}" if rows else ""
     act = " *A signed act.*" if {one.name for one in command.params} >= _ACT else ""
-    yield f"## `{path}`\n\n`{usage}`\n\n{said}{act}\n{table}"
+    yield f"## `{path}`\n\n`{usage}`: {said}{act}\n{table}"
 
 
-def _rows(command: click.Command, context: click.Context) -> Iterator[str]:
+@functools.cache
+def _shared() -> frozenset[tuple[str, str]]:
+    """Return the options of `audit query`, which the other questions share: they are told once."""
+    audit = group.commands["audit"]
+    if not isinstance(audit, click.Group):
+        return frozenset()
+    query = audit.commands["query"]
+    return frozenset(_rows(query, click.Context(query, info_name=_SELECTING)))
+
+
+def _rows(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+    """Yield each option that is not every command's, with what it means."""
     names = {one.name for one in command.params}
     told = _EVERY | _ACT if names >= _ACT else _EVERY
     for parameter in [one for one in command.params if one.name not in told]:
         record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
         if record is not None:
-            option, meaning = (" ".join(text.split()).replace("|", "\\|") for text in record)
-            yield f"| `{option}` | {meaning} |\n"
+            option, meaning = (" ".join(text.split()) for text in record)
+            yield option, meaning
 
 
 if __name__ == "__main__":

@@ -143,11 +143,11 @@ def verify_permit(path: Path, given: Given) -> Answer:
         checkpoint = opened_by(given.keys, proof.note)
     except NoteRefused as fault:
         say = f"Nothing is proven: the checkpoint in the proof does not count, since {fault.message}."
-        return _said(proof.ledger_id, Verdict.NOT_ANCHORED, say, {"effect_proven": proof.effect})
+        return _said(proof.ledger_id, Verdict.NOT_ANCHORED, say, {"about_effect": proof.effect})
     wrong = verify_proof(proof, checkpoint)
     spans = len(proof.lines)
     facts = {
-        "effect_proven": proof.effect,
+        "about_effect": proof.effect,
         "spans": spans,
         "checkpoint_size": checkpoint.size,
         "checkpoint_root": checkpoint.root.hex(),

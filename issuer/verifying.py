@@ -47,7 +47,8 @@ class Given:
         Raises:
             TrailUnreadable: one of them is missing or is none.
         """
-        texts = [line for key in keys for line in ([key] if "+" in key else _text_of(Path(key)).splitlines())]
+        with _readable():
+            texts = [line for key in keys for line in _key_lines(key)]
         try:
             read = tuple(read_vkey(text) for text in texts if text.strip())
         except NoteRefused as fault:
@@ -239,6 +240,11 @@ def _lines(report: TrailReport, refused: Sequence[tuple[str, str]]) -> list[str]
 
 def _said(ledger_id: str, verdict: Verdict, say: str, facts: dict[str, object]) -> Answer:
     return Answer(issuer=ledger_id, code=str(verdict), mode="", say=say, more=facts)
+
+
+def _key_lines(key: str) -> list[str]:
+    """Return the keys of a file of that name, a line each; where there is none, the text is the key."""
+    return _text_of(Path(key)).splitlines() if Path(key).is_file() else [key]
 
 
 def _notes_in(folder: Path) -> list[Path]:

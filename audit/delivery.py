@@ -33,6 +33,9 @@ __all__ = ["DEADLINE_S", "Delivery", "SinkLook", "Stand"]
 DEADLINE_S: Final = 2.0
 """Seconds that a sink has: hundreds of times a sync of a healthy disk, and little to a person who waits."""
 
+LINGER_S: Final = 0.3
+"""Seconds at the end for what best-effort sinks were told of: a handshake and an answer from another city."""
+
 _NONE_REQUIRED: Final = "At least one sink must be required, or dispatch would wait for nobody."
 
 
@@ -224,8 +227,17 @@ class Delivery:
                 worker.told(by_name[worker.sink.name])
 
     def close(self) -> None:
-        """Let the threads end, and each sink let go; one that hangs is left behind, and keeps no process alive."""
-        for worker in self._crew.all:
+        """Let the threads end, and each sink let go; one that hangs is left behind, and keeps no process alive.
+
+        What best-effort sinks were told of is on its way, and a program that runs for one command would cut it off each
+        time; so they get `LINGER_S` together, after whoever waits was refused.
+        """
+        crew = self._crew
+        for worker in crew.required:
+            worker.close()
+        until = time.monotonic() + LINGER_S
+        for worker in crew.best_effort:
+            worker.linger(until)
             worker.close()
 
     def _ask_all(self, crew: _Crew, sequence: int | None, deadline_s: float) -> None:

@@ -165,6 +165,14 @@ class SinkThread:
         with self._changed:
             self._health.told(word)
 
+    def linger(self, until: float) -> None:
+        """Return once the thread has nothing more to do, or it hangs, or `until` has passed."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (not self._pending and self._overdue_at is None) or self._is_hanging(),
+                max(0.0, until - time.monotonic()),
+            )
+
     def close(self) -> None:
         """Let the thread end after what it is doing; whoever still waits is refused."""
         with self._changed:

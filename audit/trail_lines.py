@@ -18,7 +18,7 @@ from audit.errors import TrailUnreadable
 from audit.line_forms import LINE, READ_FAULTS, LineForms, body_document
 from audit.sinks.epochs import EPOCH_BEGINS, left_anywhere
 from audit.sinks.lines import HEADER_BYTES_MAX, LINE_BYTES_MAX, Tail, header_line
-from audit.verification import Anchor, Finding, TrailReport, TrailWalk
+from audit.verification import Finding, KeptCheckpoint, TrailReport, TrailWalk
 
 __all__ = ["TrailFile", "ledger_of", "verify_files"]
 
@@ -60,13 +60,15 @@ def ledger_of(file: BinaryIO, name: str) -> str:
             return str(ledger_id)
     except READ_FAULTS:
         pass
+    if b'"kind":"permit-audit-part"' in line:
+        raise TrailUnreadable(f"{name} is a selection, which proves nothing by itself; take the whole trail.")
     raise TrailUnreadable(f"{name} does not begin as a file of spans does.")
 
 
 def verify_files(
     files: Sequence[TrailFile],
     ledger_id: str,
-    anchors: Sequence[Anchor],
+    checkpoints: Sequence[KeptCheckpoint],
     *,
     tick: Tick = lambda _read: None,
     columns: bool = True,
@@ -76,14 +78,14 @@ def verify_files(
     Args:
         files: in order; `ledger_of` has read the header of each.
         ledger_id: the ledger that all of them name.
-        anchors: opened checkpoints of this ledger.
+        checkpoints: opened checkpoints of this ledger.
         tick: told of progress.
         columns: whether each line is held against its body; False leaves the root and the joints of epochs alone.
 
     Raises:
         OSError: a file cannot be read.
     """
-    with TrailWalk(ledger_id, anchors) as walk:
+    with TrailWalk(ledger_id, checkpoints) as walk:
         reader = _Reader(walk, LineForms(ledger_id), columns=columns)
         try:
             for turn, file in enumerate(files, start=1):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from audit.comparison import span_holds
 from audit.line_forms import READ_FAULTS
 from audit.sinks.epochs import EPOCH_BEGINS
-from audit.verification import Anchor, Finding, TrailReport, TrailWalk
+from audit.verification import Finding, KeptCheckpoint, TrailReport, TrailWalk
 from ledger.errors import LedgerCorrupt
 from ledger.model import LedgerId
 from ledger.port import SpanColumns
@@ -22,7 +22,7 @@ __all__ = ["verify_rows"]
 def verify_rows(
     batches: Iterable[Sequence[SpanColumns]],
     ledger_id: str,
-    anchors: Sequence[Anchor],
+    checkpoints: Sequence[KeptCheckpoint],
     *,
     tick: Callable[[int], None] = lambda _rows: None,
 ) -> TrailReport:
@@ -31,14 +31,14 @@ def verify_rows(
     Args:
         batches: rows in the order of their sequence.
         ledger_id: the ledger that every body must name.
-        anchors: opened checkpoints of this ledger.
+        checkpoints: opened checkpoints of this ledger.
         tick: told how many rows were read.
 
     Raises:
         LedgerUnavailable: what gives the rows cannot read them now.
     """
     epoch = -1
-    with TrailWalk(ledger_id, anchors) as walk:
+    with TrailWalk(ledger_id, checkpoints) as walk:
         try:
             for batch in batches:
                 leaves: list[bytes] = []

@@ -20,7 +20,7 @@ from typing import Final, Self
 from audit.block_tree import BlockTree
 from audit.notes import Checkpoint
 
-__all__ = ["Anchor", "Finding", "Standing", "TrailReport", "TrailWalk", "Verdict"]
+__all__ = ["Finding", "KeptCheckpoint", "Standing", "TrailReport", "TrailWalk", "Verdict"]
 
 
 class Verdict(StrEnum):
@@ -41,7 +41,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Anchor:
+class KeptCheckpoint:
     """A checkpoint that was opened, and how it stands: on the trail, or on what a restore left behind."""
 
     name: str
@@ -69,7 +69,7 @@ class TrailReport:
         anchored: up to which of these a checkpoint proves them; 0 for none.
         believed_from: the first span of the last epoch that went back; 0 where none did.
         epochs: each epoch of the trail as it stands, and its first span.
-        anchors: every checkpoint, smallest first.
+        checkpoints: every checkpoint, smallest first.
         finding: what stopped the reading; None where everything was read.
         is_torn: whether the last line was cut off in writing, and is not read.
     """
@@ -80,7 +80,7 @@ class TrailReport:
     anchored: int
     believed_from: int
     epochs: tuple[tuple[int, int], ...]
-    anchors: tuple[Anchor, ...]
+    checkpoints: tuple[KeptCheckpoint, ...]
     finding: Finding | None = None
     is_torn: bool = False
 
@@ -88,9 +88,9 @@ class TrailReport:
     def verdict(self) -> Verdict:
         """Return what it comes to, worst first."""
         bad = {Standing.DIFFERS, Standing.NOT_REACHED}
-        if self.finding is not None or any(anchor.standing in bad for anchor in self.anchors):
+        if self.finding is not None or any(kept.standing in bad for kept in self.checkpoints):
             return Verdict.TAMPERED
-        if not self.anchors or self.anchored < self.believed_from or (self.size and not self.anchored):
+        if not self.checkpoints or self.anchored < self.believed_from or (self.size and not self.anchored):
             return Verdict.NOT_ANCHORED
         return Verdict.VERIFIED
 
@@ -101,10 +101,10 @@ _NO_SIZE: Final = -1
 class TrailWalk:
     """The tree over a trail while it is read, held against each checkpoint when its size is reached."""
 
-    def __init__(self, ledger_id: str, anchors: Sequence[Anchor]) -> None:
-        """Begin with no span; of `anchors` only checkpoints of this ledger may be given."""
+    def __init__(self, ledger_id: str, checkpoints: Sequence[KeptCheckpoint]) -> None:
+        """Begin with no span; `checkpoints` are of this ledger."""
         self._ledger_id = ledger_id
-        self._anchors = sorted(anchors, key=lambda anchor: anchor.checkpoint.size)
+        self._kept = sorted(checkpoints, key=lambda kept: kept.checkpoint.size)
         self._tree = BlockTree()
         self._spans = 0
         self._anchored = 0
@@ -155,11 +155,11 @@ class TrailWalk:
         self._anchored = min(self._anchored, size)
         self._believed_from = size + 1
         left = {Standing.HOLDS: Standing.LEFT_BEHIND, Standing.DIFFERS: Standing.NOT_REACHED}
-        self._anchors = [
-            replace(anchor, standing=left.get(anchor.standing, anchor.standing))
-            if anchor.checkpoint.size > size
-            else anchor
-            for anchor in self._anchors
+        self._kept = [
+            replace(kept, standing=left.get(kept.standing, kept.standing))
+            if kept.checkpoint.size > size
+            else kept
+            for kept in self._kept
         ]
 
     def report(self, finding: Finding | None = None, *, is_torn: bool = False) -> TrailReport:
@@ -171,23 +171,23 @@ class TrailWalk:
             anchored=self._anchored,
             believed_from=self._believed_from,
             epochs=tuple(self._epochs),
-            anchors=tuple(self._anchors),
+            checkpoints=tuple(self._kept),
             finding=finding,
             is_torn=is_torn,
         )
 
     def _next_size(self) -> int:
-        sizes = (anchor.checkpoint.size for anchor in self._anchors)
+        sizes = (kept.checkpoint.size for kept in self._kept)
         return next((size for size in sizes if size > self.size), _NO_SIZE)
 
     def _hold_here(self) -> None:
         """Hold the root at this size against the checkpoints of this size."""
         root = self._tree.root()
-        for place, anchor in enumerate(self._anchors):
-            if anchor.checkpoint.size != self.size:
+        for place, kept in enumerate(self._kept):
+            if kept.checkpoint.size != self.size:
                 continue
-            if root == anchor.checkpoint.root:
-                self._anchors[place] = replace(anchor, standing=Standing.HOLDS)
+            if root == kept.checkpoint.root:
+                self._kept[place] = replace(kept, standing=Standing.HOLDS)
                 self._anchored = self.size
-            elif anchor.standing is not Standing.LEFT_BEHIND:
-                self._anchors[place] = replace(anchor, standing=Standing.DIFFERS)
+            elif kept.standing is not Standing.LEFT_BEHIND:
+                self._kept[place] = replace(kept, standing=Standing.DIFFERS)

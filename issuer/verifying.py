@@ -17,7 +17,7 @@ from audit.notes import NOTE_BYTES_MAX, Checkpoint, VerifierKey, ledger_origin, 
 from audit.proofs import PROOF_BYTES_MAX, read_proof, verify_proof
 from audit.trail_lines import TrailFile, ledger_of, verify_files
 from audit.trail_rows import verify_rows
-from audit.verification import Anchor, Standing, TrailReport, Verdict
+from audit.verification import KeptCheckpoint, Standing, TrailReport, Verdict
 from issuer.sealing import is_ed25519_signature
 from issuer.wire import Answer
 from ledger.sqlite.span_stream import open_span_stream
@@ -64,9 +64,9 @@ class Given:
             )
         return cls(keys=read, notes=notes)
 
-    def opened(self, ledger_id: str) -> tuple[list[Anchor], list[tuple[str, str]]]:
+    def opened(self, ledger_id: str) -> tuple[list[KeptCheckpoint], list[tuple[str, str]]]:
         """Return the checkpoints of a ledger that a key signed, and each other one with the reason against it."""
-        anchors: list[Anchor] = []
+        checkpoints: list[KeptCheckpoint] = []
         refused: list[tuple[str, str]] = []
         for name, note in self.notes:
             try:
@@ -77,8 +77,8 @@ class Given:
             if checkpoint.origin != ledger_origin(ledger_id):
                 refused.append((name, "the checkpoint and its key are of another ledger"))
             else:
-                anchors.append(Anchor(name=name, checkpoint=checkpoint))
-        return anchors, refused
+                checkpoints.append(KeptCheckpoint(name=name, checkpoint=checkpoint))
+        return checkpoints, refused
 
 
 def opened_by(keys: Sequence[VerifierKey], note: bytes) -> Checkpoint:
@@ -110,11 +110,11 @@ def verify_exports(paths: Sequence[Path], given: Given, progress: Progress) -> A
         ledgers = [ledger_of(file.file, file.name) for file in files]
         if len(set(ledgers)) != 1:
             raise TrailUnreadable("The files are of different ledgers.")
-        anchors, refused = given.opened(ledgers[0])
+        checkpoints, refused = given.opened(ledgers[0])
         total = sum(path.stat().st_size for path in paths)
         tick = progress(total, "bytes")
         tick(sum(file.file.tell() for file in files))  # the headers are read already
-        report = verify_files(files, ledgers[0], anchors, tick=tick)
+        report = verify_files(files, ledgers[0], checkpoints, tick=tick)
     return _answer(report, refused)
 
 
@@ -125,8 +125,10 @@ def verify_ledger(ledger: Path, given: Given, progress: Progress) -> Answer:
         LedgerUnavailable, LedgerCorrupt: it cannot be read.
     """
     with open_span_stream(ledger) as stream:
-        anchors, refused = given.opened(stream.ledger_id)
-        report = verify_rows(stream.batches, stream.ledger_id, anchors, tick=progress(stream.count, "spans"))
+        checkpoints, refused = given.opened(stream.ledger_id)
+        report = verify_rows(
+            stream.batches, stream.ledger_id, checkpoints, tick=progress(stream.count, "spans")
+        )
     return _answer(report, refused)
 
 
@@ -175,12 +177,12 @@ def _answer(report: TrailReport, refused: Sequence[tuple[str, str]]) -> Answer:
             "torn_line": report.is_torn,
             "checkpoints": [
                 {
-                    "name": anchor.name,
-                    "size": anchor.checkpoint.size,
-                    "root": anchor.checkpoint.root.hex(),
-                    "standing": str(anchor.standing),
+                    "name": kept.name,
+                    "size": kept.checkpoint.size,
+                    "root": kept.checkpoint.root.hex(),
+                    "standing": str(kept.standing),
                 }
-                for anchor in report.anchors
+                for kept in report.checkpoints
             ],
             "refused": [{"name": name, "reason": reason} for name, reason in refused],
             "finding": None
@@ -213,9 +215,9 @@ def _lines(report: TrailReport, refused: Sequence[tuple[str, str]]) -> list[str]
     if report.finding is not None:
         lines.append(f"  wrong: {report.finding.where}: {report.finding.says} Nothing after it was read.")
     lines += [
-        f"  checkpoint {anchor.name}: {_STANDINGS[anchor.standing].format(size=anchor.checkpoint.size)}"
-        for anchor in report.anchors
-        if anchor.standing is not Standing.HOLDS
+        f"  checkpoint {kept.name}: {_STANDINGS[kept.standing].format(size=kept.checkpoint.size)}"
+        for kept in report.checkpoints
+        if kept.standing is not Standing.HOLDS
     ]
     lines += [f"  checkpoint {name}: does not count, since {reason}" for name, reason in refused]
     if anchored:

@@ -4,6 +4,7 @@ Rules: AUD-01 (a no is on record; what arrives before its caller is known, or ca
 LED-02 (the room for outcomes is not there for noise). ADR-0036 says where the numbers come from. In order:
   1. A no stands in full while its kind (caller, command, code) and its caller both have full spans left: a burst, and
   one more for each minute that passes.
+  So does a denial of a new effect, with a burst of its own; the effect is made, and found under its key.
   2. Any other no is counted, together with all processes, and its answer is the same.
   3. At most once a minute for each caller, one span tells how many were counted: before the next no, or the next ask.
 Noise is pure data; the ledger keeps it beside its file and under its lock. It grants nothing: where it is lost or was
@@ -24,6 +25,7 @@ from ledger.transitions import AttributeValue, Transition, TransitionName
 __all__ = [
     "BURST_MAX",
     "CALLER_BURST_MAX",
+    "DENIED_BURST_MAX",
     "INTERVAL_MS",
     "LINES_MAX",
     "NOBODY_BURST_MAX",
@@ -44,6 +46,9 @@ CALLER_BURST_MAX: Final = 256
 NOBODY_BURST_MAX: Final = 16
 """Full spans at once of commands whose caller nobody knows: the first ones, for whoever looks for the cause."""
 
+DENIED_BURST_MAX: Final = 1024
+"""Denials of new effects by policies, of one caller and code, that are made and kept as effects at once (EFF-11)."""
+
 LINES_MAX: Final = 512
 """Kinds that are told apart at once; what finds no place is counted for its caller alone."""
 
@@ -52,6 +57,8 @@ _REASONS: Final = {
     str(RefusalCode.MALFORMED): "unreadable",
 }
 _REPEATED: Final = "repeated"
+_REQUEST: Final = "request"
+_DENIAL: Final = (TransitionName.EFFECT_PREPARED, TransitionName.EFFECT_DENIED)
 _ASKS: Final = frozenset({TransitionName.EFFECT_PREPARED, TransitionName.OBSERVED})
 """What a count may stand before: an ask or a look, and never what records how something ended."""
 
@@ -63,10 +70,13 @@ class Kind:
     caller: str
     command: str = ""
     refusal: str = ""
+    is_denial: bool = False
 
     @property
     def burst(self) -> int:
         """Full spans that it has at once."""
+        if self.is_denial:
+            return DENIED_BURST_MAX
         if not self.refusal:
             return CALLER_BURST_MAX
         return NOBODY_BURST_MAX if self.refusal == RefusalCode.UNAUTHENTICATED else BURST_MAX
@@ -111,19 +121,25 @@ class Noise:
 
         What does not say its caller, command, code and mode stands in full: nobody could say later whose it was.
         """
-        attributes = steps[0].transition.attributes
+        transition = steps[-1].transition
+        is_denial = transition.name is TransitionName.EFFECT_DENIED
+        attributes = (
+            {"permit.command": _REQUEST, **transition.attributes} if is_denial else transition.attributes
+        )
         said = [attributes.get(f"permit.{name}") for name in ("caller", "command", "refusal", "mode")]
         if not all(type(word) is str and word for word in said):
             return self, may_stand
         caller, command, refusal, mode = map(str, said)
-        kind, whole = Kind(caller=caller, command=command, refusal=refusal), Kind(caller=caller)
+        kind = Kind(caller=caller, command=command, refusal=refusal, is_denial=is_denial)
+        whole = Kind(caller=caller)
         lines = self._kept(now)
         if kind not in lines and len(lines) >= LINES_MAX:
             kind = whole
         one, all_of_it = lines.get(kind, Line(mode=mode)), lines.get(whole, Line(mode=mode, told_ms=now))
-        is_full = may_stand and one.has_full(kind, now) and all_of_it.has_full(whole, now)
+        is_full = may_stand and one.has_full(kind, now) and (is_denial or all_of_it.has_full(whole, now))
         if is_full:
-            lines[whole] = replace(all_of_it, used_until_ms=all_of_it.used(whole, now) + INTERVAL_MS)
+            used = all_of_it.used_until_ms if is_denial else all_of_it.used(whole, now) + INTERVAL_MS
+            lines[whole] = replace(all_of_it, used_until_ms=used)
             lines[kind] = replace(lines.get(kind, one), used_until_ms=one.used(kind, now) + INTERVAL_MS)
         else:
             lines[whole] = all_of_it
@@ -160,7 +176,7 @@ class Noise:
     def entries(self) -> Iterator[list[str | int]]:
         """Yield each line as plain values, in a fixed order."""
         for kind, line in sorted(self.lines.items()):
-            numbers = (line.used_until_ms, line.count, line.told_ms)
+            numbers = (line.used_until_ms, line.count, line.told_ms, int(kind.is_denial))
             yield [kind.caller, kind.command, kind.refusal, line.mode, *numbers]
 
     @classmethod
@@ -168,12 +184,18 @@ class Noise:
         """Return the noise of plain values that `entries` yielded; what has another form is left out."""
         lines: dict[Kind, Line] = {}
         for entry in islice(entries if isinstance(entries, list) else [], LINES_MAX * 2):
-            if not isinstance(entry, list) or [type(value) for value in entry] != [str] * 4 + [int] * 3:
+            if not isinstance(entry, list) or [type(value) for value in entry] != [str] * 4 + [int] * 4:
                 continue
-            caller, command, refusal, mode, used, count, told = entry
+            caller, command, refusal, mode, used, count, told, is_denial = entry
             line = Line(used_until_ms=used, count=count, told_ms=told, mode=mode)
-            lines[Kind(caller=caller, command=command, refusal=refusal)] = line
+            kind = Kind(caller=caller, command=command, refusal=refusal, is_denial=bool(is_denial))
+            lines[kind] = line
         return cls(lines=MappingProxyType(lines))
+
+
+def is_denial(steps: tuple[Step, ...]) -> bool:
+    """Say whether these steps make an effect and deny it at once, and so leave nothing that could be used."""
+    return tuple(step.transition.name for step in steps) == _DENIAL
 
 
 def is_ask(steps: tuple[Step, ...]) -> bool:

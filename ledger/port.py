@@ -316,11 +316,19 @@ class Verdict(Generic[T]):
     """What a decision wants done: steps to commit (a refusal's own span among them) and what to tell the caller.
 
     With no steps nothing is written and nothing is synced.
+
+    Attributes:
+        value: what the decision returns.
+        refusal: the no, where it was one.
+        steps: what is written, each with its span.
+        counted: what it returns instead where its steps, a denial of something new, were only counted (`ledger.noise`);
+            None where they must stand.
     """
 
     value: T
     refusal: Refusal | None = None
     steps: tuple[Step, ...] = ()
+    counted: T | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

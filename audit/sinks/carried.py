@@ -45,7 +45,13 @@ BATCH_BYTES_MAX: Final = 1024 * 1024
 SMALLER: Final = 4
 """How much smaller a batch gets after one that was not answered in time."""
 
-SMALLER_AFTER: Final = frozenset({"no_answer", "rejected", "status", "too_large", "warned", "failed"})
+SPARE: Final = 2.0
+"""How many times as long as the last answer took there has to be left, for one more batch in the same call."""
+
+TOO_SLOW: Final = "no_answer"
+"""The reason by which a carrier says that its deadline passed before an answer came."""
+
+SMALLER_AFTER: Final = frozenset({TOO_SLOW, "rejected", "status", "too_large", "warned", "failed"})
 """Reasons after which a smaller batch is tried: it was too much at once, or one span of it is what is not taken.
 
 So the watermark comes to stand right before a span that is never taken, and an operator can keep that one back.
@@ -117,6 +123,7 @@ class CarriedSink:
         self._turn = threading.Lock()
         self._acknowledged: Tail | None = None
         self._rows_max = BATCH_ROWS
+        self._took_s = 0.0
 
     def probe(self, expect: SinkExpectation, deadline_s: float) -> None:
         """See `Sink.probe`: the watermark is held against the ledger, then the carrier asks its place."""
@@ -141,11 +148,11 @@ class CarriedSink:
             with self._watermark.held(deadline):
                 # 2
                 tail, sequence, owed = self._stand(source)
-                due = max(upto.sequence, owed)
+                due, begun = max(upto.sequence, owed), sequence
                 while tail is None or sequence < due:
                     # 3 and 4
                     rows = self._batch(source, sequence)
-                    self._carried(carrier, rows, deadline)
+                    self._carried(carrier, rows, deadline, is_first=sequence == begun)
                     tail, sequence = _tail(rows[-1]), rows[-1].position.sequence
                     self._watermark.write(tail)
                     self._acknowledged = tail
@@ -260,16 +267,23 @@ class CarriedSink:
                 return rows[:number]
         return rows
 
-    def _carried(self, carrier: Carrier, rows: Sequence[SpanRow], deadline: float) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
+    def _carried(self, carrier: Carrier, rows: Sequence[SpanRow], deadline: float, *, is_first: bool) -> None:
+        """Carry a batch; only the first of a call is tried where another answer may not come in what is left of it.
+
+        What would be given up on is received all the same, and would come twice.
+        """
+        begun = time.monotonic()
+        left = deadline - begun
+        if left <= 0 or (not is_first and left < SPARE * self._took_s):
             self._refuse("backlog", "The backlog is longer than the deadline; the next call goes on.")
         try:
             carrier.carry(rows, left)
         except SinkUnavailable as fault:
-            if fault.reason in SMALLER_AFTER:
+            # A later batch had only the rest of the time, which says nothing of its size.
+            if fault.reason in SMALLER_AFTER and (is_first or fault.reason != TOO_SLOW):
                 self._rows_max = max(1, len(rows) // SMALLER)
             raise
+        self._took_s = time.monotonic() - begun
         self._rows_max = min(BATCH_ROWS, 2 * self._rows_max)
 
     # ---------------------------------------------------------------------------------------------- shared

@@ -11,22 +11,35 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from issuer.checkpoints.errors import CheckpointUnavailable
 from issuer.places import state_folder
 from issuer.sealing import StorageFault
-from issuer.sealing.private_files import FILE_MODE, Flaw, create_folder, opened_folder
+from issuer.sealing.private_files import (
+    FILE_MODE,
+    Flaw,
+    create_folder,
+    list_names,
+    opened_folder,
+    read_file,
+    sync,
+    write_new_file,
+)
 from ledger.port import Ledger
 
-__all__ = ["LOCK_NAME", "checkpoint_folder", "signing_alone", "unavailable"]
+__all__ = ["LOCK_NAME", "carry_along", "checkpoint_folder", "signing_alone", "unavailable"]
 
 LOCK_NAME: Final = "lock"
 FOLDER_NAME: Final = "checkpoints"
 
 _TRY_S: Final = 0.01
+_ALONG_S: Final = 5.0
+
+_FILE_BYTES_MAX: Final = 8 * 1024
+"""No file of the signer is longer: the memory, at most."""
 
 _NEXT: Final = {
     StorageFault.OPEN_TO_OTHERS: "chmod the folder to 0700 and its files to 0600.",
@@ -70,6 +83,30 @@ def signing_alone(folder: Path, *, wait_s: float) -> Iterator[int]:
         raise unavailable(flaw.fault, folder / flaw.name) from None
     except OSError as fault:
         raise _from_system(fault, folder) from None
+
+
+def carry_along(before: Path, after: Path) -> bool:
+    """Copy what the signer must not forget to where the audit file stands now; return whether it is all there.
+
+    What was signed is copied first and the memory last. The old folder stays as it is.
+    """
+    if before == after or not before.is_dir():
+        return True
+    try:
+        with (
+            signing_alone(before, wait_s=_ALONG_S) as source,
+            signing_alone(after, wait_s=_ALONG_S) as target,
+        ):
+            names = [name for name in list_names(source) if name != LOCK_NAME and not name.endswith(".new")]
+            for name in sorted(names):  # notes begin with a digit, so `latest` and the memory come last
+                data = read_file(source, name, bytes_max=_FILE_BYTES_MAX, links_max=1)
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=target)
+                write_new_file(target, name, data)
+            sync(target)
+    except (CheckpointUnavailable, Flaw, OSError):
+        return False
+    return True
 
 
 def unavailable(reason: StorageFault, path: Path) -> CheckpointUnavailable:

@@ -182,7 +182,9 @@ def _created(
         # decision depends on it.
         effect = drafted_effect(visit, draft, locked, waits=True)
     made = issued(visit, draft.pinned, effect, locked, decided)
-    return _issued(effect, made, before=(_prepared(visit, effect),))
+    verdict = _issued(effect, made, before=(_prepared(visit, effect),))
+    # A flood of denials makes no effects any more, and is answered all the same (LED-02).
+    return replace(verdict, counted=_Requested(effect=None, say=made.say)) if made.refusal else verdict
 
 
 def _prepared(visit: Visit, effect: Effect) -> Step:

@@ -3,14 +3,12 @@
 Rules: EFF-08 (another's effect only for whoever may observe it, and else it reads like a missing one), AUD-06 (an
 export is on record before anything of it is written). In order:
   1. the story is read   2. the smallest checkpoint over all of it is taken that the ledger's leaves give the root of,
-  else the newest over some of it   3. the new file is made, empty   4. the span is committed   5. the proof is written.
+  else the newest over some of it   3. the proof is written, under no name yet   4. the span is committed   5. the
+  file gets its name.
 Nothing is signed here: `audit checkpoint` does that. Next: `audit.proofs`, `issuer.checkpoints.notes`.
 """
 
-import hashlib
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -25,19 +23,18 @@ from issuer.checkpoints.folder import checkpoint_folder
 from issuer.checkpoints.notes import Kept, Notes
 from issuer.commands.edge import at_the_edge
 from issuer.commands.roles import OBSERVE, act_attributes, decided, find_to
-from issuer.flow import spans
 from issuer.flow.reference import find_tombstone
 from issuer.flow.refusing import RefusedError
 from issuer.house import Visit
-from issuer.sealing.private_files import Flaw, opened_folder, sync
+from issuer.looks import LATER_SAY, exported, on_record
+from issuer.new_file import new_file
+from issuer.sealing.private_files import Flaw, opened_folder
 from issuer.wire import Answer
-from ledger.changes import Step
 from ledger.errors import Malformed
-from ledger.model import Effect, InstantMs, Tombstone
-from ledger.port import Verdict, View
+from ledger.model import Effect, Tombstone
 from ledger.refusals import RefusalCode
 from ledger.sqlite.span_stream import open_leaf_stream
-from ledger.transitions import AttributeValue, SpanRow, TransitionName
+from ledger.transitions import AttributeValue, SpanRow, Transition
 
 FORMAT: Final = "proof"
 
@@ -48,7 +45,6 @@ _NOT_YET: Final = (
     "No checkpoint is over this effect's spans yet, so nothing can be proven to anybody; "
     "`issuer audit checkpoint` signs one."
 )
-_MODE: Final = 0o600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +84,15 @@ def audit_prove(visit: Visit, reference: str, out: Path) -> Answer:
                 paths=anchored.paths,
             )
         )
-        with _new_file(out) as file:  # 3
-            _record(visit, about, anchored, proof)  # 4
-            _write(file, proof)  # 5
-        return _answer(visit, about, "proved", _say(rows, anchored), _told(out, rows, anchored))
+        with new_file(out) as made:
+            made.write(proof)  # 3
+            transition = _transition(visit, about, anchored, made.digest)
+            recorded = made.publish(lambda: on_record(visit, transition))  # 4 and 5
+        more = _told(out, rows, anchored)
+        say = _say(rows, anchored)
+        if not recorded:
+            say, more["recorded"] = f"{say} {LATER_SAY}", False
+        return _answer(visit, about, "proved", say, more)
 
     return at_the_edge(visit, run, found)
 
@@ -156,56 +157,17 @@ def _anchored_by(visit: Visit, notes: Notes, kept: Kept, rows: Sequence[SpanRow]
     )
 
 
-def _record(visit: Visit, about: Effect | Tombstone, anchored: _Anchored, proof: bytes) -> None:
+def _transition(visit: Visit, about: Effect | Tombstone, anchored: _Anchored, digest: str) -> Transition:
+    """Return the span of the export; it belongs to the story of the effect."""
     said: dict[str, AttributeValue] = {
-        "format": FORMAT,
-        "file.digest": hashlib.sha256(proof).hexdigest(),
-        "tree.size": anchored.checkpoint.size,
-        "tree.root": anchored.checkpoint.root.hex(),
+        "file_digest": digest,
+        "tree_size": anchored.checkpoint.size,
+        "tree_root": anchored.checkpoint.root.hex(),
     }
     if isinstance(about, Effect) and about.caller != visit.caller.name:
         said.update(act_attributes(decided(visit, OBSERVE, about)))
-    made = spans.observed(visit, None, count=len(anchored.rows), **said)
-    transition = replace(
-        made, name=TransitionName.AUDIT_EXPORTED, story=about.effect_id, effect_id=about.effect_id
-    )
-
-    def decide(_view: View, _now: InstantMs) -> Verdict[None]:
-        return Verdict(value=None, steps=(Step(transition=transition),))
-
-    visit.house.ledger.transact(decide)
-
-
-@contextmanager
-def _new_file(out: Path) -> Iterator[int]:
-    """Give the descriptor of a new file, and leave none where the block fails.
-
-    Raises:
-        Malformed: there is something at its place, or it cannot be made.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        descriptor = os.open(out, flags, _MODE)
-    except FileExistsError:
-        raise Malformed("exists", "out", "There is something at the place of the proof.") from None
-    except OSError:
-        raise Malformed("unwritable", "out", "The file of the proof cannot be made.") from None
-    try:
-        yield descriptor
-    except BaseException:
-        out.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
-
-
-def _write(descriptor: int, proof: bytes) -> None:
-    try:
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(proof)
-        sync(descriptor)
-    except OSError:
-        raise Malformed("unwritable", "out", "The file of the proof cannot be written.") from None
+    made = exported(visit, form=FORMAT, count=len(anchored.rows), **said)
+    return replace(made, story=about.effect_id, effect_id=about.effect_id)
 
 
 def _say(rows: Sequence[SpanRow], anchored: _Anchored) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 from audit import Kept, LedgerSpans, Reaching, SinkAhead, SinkUnavailable
 from issuer import answering
 from issuer.backup import shipped
+from issuer.checkpoints.folder import carry_along, checkpoint_folder
 from issuer.commands.edge import at_the_edge
 from issuer.flow import spans
 from issuer.flow.overdue import sweep
@@ -117,9 +118,11 @@ def sink_replace(visit: Visit, name: str, path: str | None = None) -> Answer:
         house = visit.house
         sweep(visit)
         move = _planned(house, name, path)
+        signer = checkpoint_folder(house.ledger)
         if move.new is not None:
             prepare_place(move.new, house.ledger)
         sequence = _committed(visit, move)
+        has_all = carry_along(signer, checkpoint_folder(house.ledger))
         if move.old is not None and not move.state.is_lost:
             tell_old(move.old, house.ledger, sequence)
         more: dict[str, object] = {
@@ -130,6 +133,8 @@ def sink_replace(visit: Visit, name: str, path: str | None = None) -> Answer:
         }
         if move.old is not None and not move.state.is_lost:
             more["old_upto"] = move.state.upto
+        if not has_all:
+            more["checkpoints_left_in"] = str(signer)
         return _told(house, "sink_replaced", sequence, more)
 
     return at_the_edge(visit, run)

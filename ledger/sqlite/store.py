@@ -19,7 +19,7 @@ from ledger.capacity import is_noise
 from ledger.changes import Step
 from ledger.errors import CommitUncertain, Fault, LedgerCorrupt, LedgerUnavailable
 from ledger.model import InstantMs, LedgerId
-from ledger.noise import Noise, is_ask
+from ledger.noise import Noise, is_ask, is_denial
 from ledger.port import Authenticator, Committed, Decide, SpanRecorder, Verdict, View
 from ledger.sqlite import rows
 from ledger.sqlite.authority_view import ProvenRulings
@@ -243,11 +243,11 @@ class SqliteLedger:
         now, uptime = self._time(head.last_entry, accept_clock=accept_clock)  # 5
         view: View = SqliteView(self._raw, ledger_id=self._ledger_id, keys=self._keys, proven=self._rulings)
         verdict: Verdict[T] = decide(view, now)  # 6
-        steps = self._standing_steps(view, position, verdict.steps, now)
+        steps, is_counted = self._standing_steps(view, position, verdict, now)
         if steps:
             position = self._written(steps, replace(head, clock_ms=now, uptime=uptime), frontier)
         committed = Committed(
-            value=verdict.value,
+            value=verdict.counted if is_counted and verdict.counted is not None else verdict.value,
             refusal=verdict.refusal,
             at_ms=now,
             sequence=position.sequence,
@@ -255,15 +255,16 @@ class SqliteLedger:
         return committed, bool(steps)
 
     def _standing_steps(
-        self, view: View, last: Position, steps: tuple[Step, ...], now: InstantMs
-    ) -> tuple[Step, ...]:
-        """Return the steps that stand on record: a repeated no is counted instead, and the counts are told (LED-02)."""
-        self._noise = None
-        if not steps or not (is_noise(steps) or is_ask(steps)):
-            return steps
+        self, view: View, last: Position, verdict: Verdict[T], now: InstantMs
+    ) -> tuple[tuple[Step, ...], bool]:
+        """Return the steps that stand on record, and whether the verdict's own were only counted (LED-02)."""
+        self._noise, steps = None, verdict.steps
+        is_no, is_denied = is_noise(steps), verdict.counted is not None and is_denial(steps)
+        if not steps or not (is_no or is_ask(steps)):
+            return steps, False
         noise, is_full = self._noise_file.read(), True
-        if is_noise(steps):
-            may_stand = not self._is_nearly_full(view, last)
+        if is_no or is_denied:
+            may_stand = is_denied or not self._is_nearly_full(view, last)
             noise, is_full = noise.heard(steps, now, may_stand=may_stand)
             if not may_stand:
                 self._noise_file.write(noise)
@@ -271,10 +272,10 @@ class SqliteLedger:
                 raise LedgerUnavailable("trail_full", message)
         noise, counts = noise.told(self._ledger_id, now)
         if not is_full and not counts and self._noise_file.write(noise):
-            return ()
-        if counts or is_noise(steps):
+            return (), True
+        if counts or is_no or is_denied:
             self._noise = noise
-        return counts if counts and not is_full else (*counts, *steps)
+        return (counts, True) if counts and not is_full else ((*counts, *steps), False)
 
     def _is_nearly_full(self, view: View, last: Position) -> bool:
         """Say whether the trail takes no refusal after another any more: its rest is for what happens."""

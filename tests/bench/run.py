@@ -119,7 +119,7 @@ class _Bench:
     def span(self) -> object:
         """Return something that makes one span."""
         house = self.issuer._house
-        recorder = house.ledger._recorder  # type: ignore[attr-defined]
+        recorder = house.ledger.beneath._recorder  # type: ignore[attr-defined]
         transition = Transition(
             name=TransitionName.PROBE, story=house.ledger.ledger_id, attributes={"permit.mode": "ordinary"}
         )

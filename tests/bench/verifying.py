@@ -27,9 +27,9 @@ def verified(path: Path, note: bytes, *, columns: bool) -> None:
     with path.open("rb") as file:
         ledger_id = ledger_of(file, path.name)
         given = Given(keys=(KEY.verifier,), notes=(("c.note", note),))
-        anchors, _refused = given.opened(ledger_id)
+        checkpoints, _refused = given.opened(ledger_id)
         trail = TrailFile(name=path.name, file=file)
-        report = verify_files([trail], ledger_id, anchors, columns=columns)
+        report = verify_files([trail], ledger_id, checkpoints, columns=columns)
     if report.verdict != "verified":
         raise AssertionError(report)
 

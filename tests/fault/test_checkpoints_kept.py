@@ -306,9 +306,23 @@ def test_where_the_signer_has_no_room_nothing_is_signed_and_effects_go_on(
             shutil.copy2(path, folder(made))
         disk.fill(0)
         with made.open() as issuer:
+            grown(issuer, "more")
             answered = issuer.audit_checkpoint()
             assert (answered.code, "no room" in answered.say) == ("audit_unavailable", True)
             assert issuer.commit(permitted(refund(issuer, order="o-1", amount=1))).code == "succeeded"
             disk.empty()
             signed(issuer)
         demand_true(made)
+
+
+@pytest.mark.spec("AUD-04", "AUD-02")
+def test_where_the_audit_file_moves_the_signer_takes_along_what_it_signed(made: Made, tmp_path: Path) -> None:
+    with made.open() as issuer:
+        grown(issuer, "more")
+        signed(issuer)
+        before = {path.name: path.read_bytes() for path in folder(made).iterdir() if path.name != "lock"}
+        answered = issuer.sink_replace("local", path=str(tmp_path / "moved"))
+        assert (answered.code, "checkpoints_left_in" in answered.more) == ("sink_replaced", False), answered
+        (there,) = tmp_path.glob("moved/**/checkpoints")
+        assert {path.name: path.read_bytes() for path in there.iterdir() if path.name != "lock"} == before
+        assert Path(str(signed(issuer).more["file"])).parent == there

@@ -16,10 +16,10 @@ from issuer.wire import Answer
 from ledger.model import EffectId
 from ledger.noise import BURST_MAX, CALLER_BURST_MAX, INTERVAL_MS, NOBODY_BURST_MAX
 from ledger.sqlite.noise_file import NAME
-from tests.support.bounded import holdings, with_bounds
+from tests.support.bounded import DENIES, denied, holdings, with_bounds
 from tests.support.callers import HOST, opened_shop
 from tests.support.cases import Clock, length, state_of, trail
-from tests.support.issuers import Made, permitted, refund, standard_issuer
+from tests.support.issuers import STANDARD_POLICY, Made, permitted, refund, standard_issuer
 from tests.support.service import Service, answer
 from tests.support.shell import PROCESS_S, environment, issuer_here
 
@@ -235,7 +235,47 @@ def test_a_process_that_is_killed_in_the_flood_leaves_a_ledger_that_goes_on(made
     assert issuer_here("--json", "ledger", "check", at=made.folder).code == "found"
 
 
-# ------------------------------------------------------------------------------- the noise grants nothing
+@pytest.mark.spec("LED-02", "AUD-01", "EFF-11", "SEC-01")
+def test_a_flood_of_denials_makes_no_more_effects_and_is_answered_and_told(
+    tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ledger.noise.DENIED_BURST_MAX", 5)
+    clock = Clock()
+    hidden = {"amount = { int = [1, 1_000_000], public = true }": "amount = { int = [1, 1_000_000] }"}
+    made = standard_issuer(
+        tmp_path / "f0", port=service.port, policy=STANDARD_POLICY + DENIES, changes=hidden
+    )
+    with made.open(clock=clock) as issuer:
+        sentence = denied(issuer, 0).say
+        for number in range(1, 5):
+            assert state_of(issuer, denied(issuer, number).effect or "") == "denied"
+        before, held = length(issuer), holdings(issuer)
+        kept = {path for path in made.folder.rglob("*") if path.is_file()}
+        for number in range(4, 24):
+            said = denied(issuer, number)
+            assert (said.code, said.retryable) == ("denied", False)
+            # What was made is found under its key; the owner's sentence is told of what was not made as well.
+            assert bool(said.effect) is (number == 4)
+            assert number == 4 or said.say == sentence
+        assert (length(issuer), holdings(issuer)) == (before, held)
+        # Of what was only counted nothing stays, not even its content.
+        assert {path for path in made.folder.rglob("*") if path.is_file()} <= {
+            *kept,
+            made.ledger.parent / NAME,
+        }
+        assert permitted(refund(issuer, amount=1))
+        clock.ahead_ms += INTERVAL_MS
+        flood(issuer, 1)
+        (noise,) = [entry for entry in trail(issuer, before) if entry.name == "noise"]
+        told = {
+            name: noise.attributes[f"permit.{name}"] for name in ("count", "command", "refusal", "caller")
+        }
+        assert told == {"count": 19, "command": "request", "refusal": "denied", "caller": "u-ana"}
+        assert denied(issuer, 99).effect
+    assert issuer_here("--json", "ledger", "check", at=made.folder).code == "found"
+
+
+# ------------------------------------------------------------------------------- the file grants nothing
 
 
 def _garbage(file: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from audit.errors import TrailUnreadable
 from audit.proofs import read_proof
 from audit.verifier import verifier_text
 from issuer.verifying import Given, verify_exports, verify_ledger, verify_permit
@@ -79,6 +80,20 @@ def test_sink_and_ledger_are_verified_up_to_a_checkpoint_and_the_rest_is_told(sh
         assert told["anchored"] + told["not_anchored"] == told["spans"]
     assert of_the_ledger(shop, Given()).code == "not_anchored"
     assert of_the_ledger(shop, given(shop, str(Path(note).parent))).code == "verified"
+
+
+@pytest.mark.spec("AUD-04", "AUD-06")
+def test_an_export_of_the_whole_trail_is_verified_and_a_selection_is_refused(
+    shop: Shop, tmp_path: Path
+) -> None:
+    done(shop, "exported")
+    who = given(shop, signed_now(shop))
+    ben = shop.person("ben")
+    assert ben.audit_export(tmp_path / "whole.jsonl").code == "found"
+    assert verify_exports([tmp_path / "whole.jsonl"], who, quietly).code == "verified"
+    assert ben.audit_export(tmp_path / "part.jsonl", actor="agent-7").code == "found"
+    with pytest.raises(TrailUnreadable, match="is a selection"):
+        verify_exports([tmp_path / "part.jsonl"], who, quietly)
 
 
 @pytest.mark.spec("AUD-04")

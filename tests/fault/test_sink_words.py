@@ -106,10 +106,15 @@ def test_a_sink_that_comes_and_goes_is_one_line_a_minute(made: Made) -> None:
 def test_a_best_effort_sink_that_fails_is_on_record_with_a_later_command(made: Made) -> None:
     far = FaultySink("far")
     far.required = False  # type: ignore[misc]
-    far.fail(raises(RuntimeError(CANARY)))
     with made.open(further_sinks=[far]) as issuer:
         met = threading.Event()
-        far.fail(lambda *_given: (met.set(), raises(RuntimeError(CANARY))(far, None)))
+
+        def met_and_raised(sink: FaultySink, honest: object) -> None:
+            del sink, honest
+            met.set()
+            raise RuntimeError(CANARY)
+
+        far.fail(met_and_raised)
         assert issuer.commit(permitted(refund(issuer))).code == "succeeded"
         assert met.wait(LIMIT_S)
         for _look in range(200):
@@ -159,8 +164,8 @@ def test_while_a_required_sink_hangs_reading_revoking_and_freezing_go_on(made: M
         effect = permitted(refund(issuer))
         far.fail(hangs)
         assert issuer.commit(effect).code == "audit_unavailable"
-        for read in (lambda: issuer.show(effect), issuer.list, issuer.task_list, issuer.sink_list):
-            assert read().code in {"found", "permitted"}
+        for said in (issuer.show(effect), issuer.list(), issuer.task_list(), issuer.sink_list()):
+            assert said.code in {"found", "permitted"}
         assert issuer.revoke("effect", effect).code == "revoked_now"
         assert issuer.freeze("all").code == "suspended_now"
         assert issuer.commit(effect).code in {"revoked", "suspended"}
@@ -202,11 +207,8 @@ def test_a_sink_that_is_far_behind_is_brought_up_to_date_before_any_permit_is_sp
         refused = issuer.commit(effect)
         assert (refused.code, refused.more["reason"]) == ("audit_unavailable", "behind")
         assert issuer.show(effect).state == "permitted"
-        for _try in range(200):
-            said = issuer.commit(effect)
-            if said.code != "audit_unavailable":
-                break
-        assert said.code == "succeeded"
+        tries = (issuer.commit(effect).code for _try in range(200))
+        assert next(code for code in tries if code != "audit_unavailable") == "succeeded"
         assert [reason for _kind, reason, _count in words(issuer)] == ["missing", ""]
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from audit import JsonlSink, LedgerSpans
 from issuer.api import Issuer
 from issuer.flow.admit import Attempt, admit, winner_outside
 from issuer.flow.reference import bound_operation, open_binding
@@ -28,6 +29,7 @@ MARK = b"mark\n"
 BATCH = 250
 SPANS_A_BATCH = 5_000
 UNIT = "USD.cent"
+SHIP_S = 600.0
 
 
 def grow(made: Made, *, effects: int, spans: int) -> None:
@@ -53,6 +55,10 @@ def grow(made: Made, *, effects: int, spans: int) -> None:
         probe = Step(transition=Transition(name=TransitionName.PROBE, story=ledger.ledger_id))
         while (missing := spans - ledger.read(lambda view: view.head().sequence)) > 0:
             commit_steps(ledger, *(probe,) * min(missing, SPANS_A_BATCH))
+        # A sink that lacks more than a few thousand spans keeps everybody waiting.
+        sink = JsonlSink(made.sink, ledger.ledger_id, name="local", required=True)
+        sink.ship(LedgerSpans(ledger), ledger.read(lambda view: view.head()), SHIP_S)
+        sink.close()
     finally:
         ledger.close()
 

@@ -199,8 +199,8 @@ def report_of(
     ledgers = {ledger_of(file.file, file.name) for file in files}
     (ledger_id,) = ledgers
     named = tuple((f"c{turn}.note", note) for turn, note in enumerate(notes))
-    anchors, refused = Given(keys=() if key is None else (key.verifier,), notes=named).opened(ledger_id)
-    return verify_files(files, ledger_id, anchors, columns=columns), refused
+    checkpoints, refused = Given(keys=() if key is None else (key.verifier,), notes=named).opened(ledger_id)
+    return verify_files(files, ledger_id, checkpoints, columns=columns), refused
 
 
 def verdict_of(data: bytes, notes: Sequence[bytes], key: CheckpointKey | None) -> str:

@@ -6,6 +6,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from audit.sinks.carried import BATCH_ROWS, CarriedSink
 from audit.sinks.exchange import Endpoint
 from audit.sinks.otlp import OtlpCarrier
 from audit.sinks.quiet import untraced
+from ledger.transitions import Position, SpanRow
+from ledger.tree import leaf_hash
 from tests.support.collector import (
     CANARY,
     HANGING,
@@ -37,7 +40,7 @@ from tests.unit.test_http_tls import certificate
 PATIENCE_S = 30.0
 SHORT_S = 0.3
 BACKLOG = 10_000
-CALLS_MAX = 100
+CALLS_MAX = 40
 PEAK_BYTES_MAX = 2 * 1024 * 1024
 """A third of the bodies of such a backlog; a batch and its message take four hundred kilobytes."""
 
@@ -296,10 +299,36 @@ def test_a_host_that_traces_what_its_process_sends_sees_none_of_a_sink(
 # ------------------------------------------------------------------------------------------ a backlog
 
 
+class Backlog(SpansInMemory):
+    """Any number of spans that are made when they are read, each after the likeness of the first."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(1)
+        self.count = count
+        first = super().span_at(1)
+        assert first is not None
+        self.first = first
+
+    def head(self) -> Position:
+        return replace(self.first.position, sequence=self.count)
+
+    def span_at(self, sequence: int) -> SpanRow | None:
+        if not 1 <= sequence <= self.count:
+            return None
+        body = self.first.body.replace(b'"permit.sequence":1', b'"permit.sequence":%d' % sequence)
+        place = replace(self.first.position, sequence=sequence)
+        return replace(self.first, position=place, body=body, leaf=leaf_hash(body))
+
+    def spans_after(self, sequence: int, *, limit: int) -> list[SpanRow]:
+        last = min(sequence + limit, self.count)
+        return [row for number in range(sequence + 1, last + 1) if (row := self.span_at(number)) is not None]
+
+
 @pytest.mark.spec("AUD-02")
 def test_a_long_backlog_needs_the_memory_of_a_batch(tmp_path: Path) -> None:
     with Collector(keeps=False) as collector:
-        place = Place(tmp_path, collector, spans=BACKLOG)
+        place = Place(tmp_path, collector)
+        place.source = Backlog(BACKLOG)
         tracemalloc.start()
         try:
             assert place.ship() == BACKLOG

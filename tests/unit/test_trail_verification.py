@@ -80,18 +80,18 @@ def test_checkpoints_of_one_trail_are_consistent_and_one_of_another_is_not(trail
     source = rows(SPANS)
     notes = [KEY.over(source, size) for size in (1500, 7, 2000)]
     report = found(trail.data, *notes)
-    assert [anchor.standing for anchor in report.anchors] == [Standing.HOLDS] * 3
-    assert [anchor.checkpoint.size for anchor in report.anchors] == [7, 1500, 2000]
+    assert [kept.standing for kept in report.checkpoints] == [Standing.HOLDS] * 3
+    assert [kept.checkpoint.size for kept in report.checkpoints] == [7, 1500, 2000]
     forked = found(trail.data, *notes, KEY.note(1200, bytes(32)))
     assert forked.verdict is Verdict.TAMPERED
-    assert [anchor.standing for anchor in forked.anchors].count(Standing.DIFFERS) == 1
+    assert [kept.standing for kept in forked.checkpoints].count(Standing.DIFFERS) == 1
 
 
 @pytest.mark.spec("AUD-04")
 def test_a_trail_that_ends_before_a_checkpoint_was_cut(trail: Signed) -> None:
     for kept in (0, 1, 1999):
         report = found(joined(trail.lines[: kept + 1]), trail.note)
-        assert (report.verdict, report.anchors[0].standing) == (Verdict.TAMPERED, Standing.NOT_REACHED)
+        assert (report.verdict, report.checkpoints[0].standing) == (Verdict.TAMPERED, Standing.NOT_REACHED)
 
 
 @pytest.mark.spec("AUD-04")
@@ -106,7 +106,7 @@ def test_without_a_checkpoint_nothing_is_proven_however_well_it_hangs_together(t
 def test_neither_another_key_nor_another_ledger_vouches_for_a_trail(trail: Signed) -> None:
     assert verdict_of(trail.data, [trail.note], OTHER) == "not_anchored"
     foreign = CheckpointKey(name="permit-issuer/led_other")
-    root = report_of(trail.data, [trail.note], KEY)[0].anchors[0].checkpoint.root
+    root = report_of(trail.data, [trail.note], KEY)[0].checkpoints[0].checkpoint.root
     assert verdict_of(trail.data, [foreign.note(SPANS, root)], foreign) == "not_anchored"
     assert verdict_of(trail.data, [trail.note, OTHER.over(rows(SPANS))], KEY) == "not_anchored"
 
@@ -193,10 +193,10 @@ def test_a_restore_that_left_spans_behind_is_followed_and_believed_once_it_is_si
     data = joined([header(), *map(line_of, before), *map(line_of, after[80:])])
     unproven = found(data, old)
     assert (unproven.verdict, unproven.anchored, unproven.believed_from) == (Verdict.NOT_ANCHORED, 80, 81)
-    assert unproven.anchors[0].standing is Standing.LEFT_BEHIND
+    assert unproven.checkpoints[0].standing is Standing.LEFT_BEHIND
     proven = found(data, old, KEY.over(after, 105))
     assert (proven.verdict, proven.anchored, proven.size) == (Verdict.VERIFIED, 105, 111)
-    assert [anchor.standing for anchor in proven.anchors] == [Standing.LEFT_BEHIND, Standing.HOLDS]
+    assert [kept.standing for kept in proven.checkpoints] == [Standing.LEFT_BEHIND, Standing.HOLDS]
     assert proven.epochs == ((0, 1), (1, 81))
     assert proven.spans == 100 + 31 + len(before) - 100
     # The ledger's own export knows nothing of what was left behind, and the old checkpoint is not of that trail.

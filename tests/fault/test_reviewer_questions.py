@@ -6,6 +6,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from issuer import Issuer
 from issuer.amounts import amount_text
 from issuer.wire import Answer
 from ledger.model import EffectId
-from tests.support.issuers import refund
+from tests.support.issuers import permitted, refund, standard_issuer
 from tests.support.reviewing import (
     MINUTE_MS,
     History,
@@ -27,6 +28,7 @@ from tests.support.reviewing import (
     unused_of,
     whole_trail,
 )
+from tests.support.service import Service
 from tests.support.ssh import needs_ssh_keygen
 
 pytestmark = needs_ssh_keygen
@@ -215,11 +217,29 @@ def test_permits_that_were_issued_and_never_used(lived: History) -> None:
     assert named[lived.effects["withdrawn"]]["ended"] is not None
     assert named[lived.effects["waiting"]]["ended"] is None
     assert named[lived.effects["waiting"]]["policies"] == ["small-refunds"]
-    once = [rows(lived.issuer.audit_unused(limit=2), "unused"), list[dict[str, Any]]()]
-    after = str(lived.issuer.audit_unused(limit=2).more["cursor"])
-    once[1] = rows(lived.issuer.audit_unused(limit=1_000, after=after), "unused")
-    assert [row["effect"] for page in once for row in page] == [*named]
+    first = lived.issuer.audit_unused(limit=2)
+    rest = lived.issuer.audit_unused(limit=1_000, after=str(first.more["cursor"]))
+    assert [row["effect"] for page in (first, rest) for row in rows(page, "unused")] == [*named]
     assert rows(lived.issuer.audit_unused(actor="agent-8"), "unused") == []
+
+
+@pytest.mark.spec("AUD-06", "PER-04")
+def test_permits_that_one_span_collected_are_each_told_once(tmp_path: Path) -> None:
+    with Service() as service:
+        made = standard_issuer(tmp_path / "f0", port=service.port)
+        with made.open() as issuer:
+            effects = [permitted(refund(issuer, order=f"o-{number}", amount=1)) for number in range(3)]
+            for effect in effects:
+                issuer.withdraw(effect)
+            issuer.ledger_collect(early=True)
+            found = list[str]()
+            cursors = ["0"]
+            for _ in effects:
+                told = issuer.audit_unused(limit=1, after=cursors[-1])
+                found += [row["effect"] for row in rows(told, "unused")]
+                cursors.append(str(told.more["cursor"]))
+            assert sorted(found) == sorted(effects)
+            assert cursors[-1] == "None"
 
 
 @pytest.mark.spec("AUD-06")

@@ -159,6 +159,14 @@ def _proven_sinks(
     return sinks, stand
 
 
+def _places(profile_path: Path) -> Places:
+    """Return where everything is; where there is no profile, nothing else is looked for."""
+    places = Places(profile_path.absolute())
+    if not places.profile.exists():
+        load_profile(places.profile)  # which says so
+    return places
+
+
 def open_house(
     profile_path: Path,
     *,
@@ -179,9 +187,7 @@ def open_house(
         ProfileRefused, BundleRefused, EngineUnfit, SetupError: what the owner wrote cannot be used.
         Fault: ledger, keys, sinks or protected store cannot be used.
     """
-    places = Places(profile_path.absolute())
-    if not places.profile.exists():
-        load_profile(places.profile)  # which says so: where there is none, nothing else is looked for
+    places = _places(profile_path)
     ring = current_keys(places, clock=clock, uptime=uptime, recorder=recorder, observe=observe)
     ballast = Ballast(places.ledger)
     opened = partial(open_ledger, places, ring, clock=clock, uptime=uptime, recorder=recorder)
@@ -194,10 +200,8 @@ def open_house(
         ledger.noise_bytes_max = profile.ledger.capacity.noise_bytes_max
         if not reading:
             seal_credentials(places.credentials, ring, _named_credentials(profile))
-        means = SinkMeans(
-            credentials=credential_reader(places.credentials, lambda: ring, seals=not reading),
-            loads=not reading,
-        )
+        read = credential_reader(places.credentials, lambda: ring, seals=not reading)
+        means = SinkMeans(credentials=read, loads=not reading)
         own_sinks, stand = _proven_sinks(places, ring, ledger, profile, means)
         return House(
             places=places,

@@ -21,4 +21,4 @@ def test_a_hundred_thousand_refusals_take_the_room_of_sixty_four(
         standard_issuer(tmp_path / "f0", port=service.port).open(clock=clock) as issuer,
     ):
         play_flood(issuer, clock, service, 100_000)
-    figure("100,000 refusals of one caller: 64 in full, the rest in one span")
+    figure("100,000 refusals of one caller: 64 in full and one a minute, the rest counted in a span a minute")

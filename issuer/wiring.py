@@ -167,6 +167,14 @@ def _places(profile_path: Path) -> Places:
     return places
 
 
+def _sink_means(places: Places, ring: KeyRing, profile: Profile, *, reading: bool) -> SinkMeans:
+    """Return what sinks are made with; credentials that stand in clear are sealed first, except where one only reads."""
+    if not reading:
+        seal_credentials(places.credentials, ring, _named_credentials(profile))
+    read = credential_reader(places.credentials, lambda: ring, seals=not reading)
+    return SinkMeans(credentials=read, loads=not reading)
+
+
 def open_house(
     profile_path: Path,
     *,
@@ -198,10 +206,7 @@ def open_house(
         revision, terms = opening_terms(places, ledger, reading=reading, adapters=adapters)
         profile = terms.profile
         ledger.noise_bytes_max = profile.ledger.capacity.noise_bytes_max
-        if not reading:
-            seal_credentials(places.credentials, ring, _named_credentials(profile))
-        read = credential_reader(places.credentials, lambda: ring, seals=not reading)
-        means = SinkMeans(credentials=read, loads=not reading)
+        means = _sink_means(places, ring, profile, reading=reading)
         own_sinks, stand = _proven_sinks(places, ring, ledger, profile, means)
         return House(
             places=places,

@@ -168,7 +168,7 @@ def _places(profile_path: Path) -> Places:
 
 
 def _sink_means(places: Places, ring: KeyRing, profile: Profile, *, reading: bool) -> SinkMeans:
-    """Return what sinks are made with; credentials that stand in clear are sealed first, except where one only reads."""
+    """Return what sinks are made with; credentials in clear are sealed first, except where one only reads."""
     if not reading:
         seal_credentials(places.credentials, ring, _named_credentials(profile))
     read = credential_reader(places.credentials, lambda: ring, seals=not reading)

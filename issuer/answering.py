@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from audit import AuditUnavailable
+from audit.errors import TrailUnreadable
 from issuer.checkpoints.errors import CheckpointRefused, CheckpointUnavailable
 from issuer.clock import instant_text
 from issuer.credentials import CredentialForeign
@@ -39,6 +40,7 @@ _FAULT_CODES: Final[Mapping[type[Fault], str]] = {
     LedgerCorrupt: str(RefusalCode.LEDGER_UNAVAILABLE),
     SpanNotRecorded: str(RefusalCode.AUDIT_UNAVAILABLE),
     AuditUnavailable: str(RefusalCode.AUDIT_UNAVAILABLE),
+    TrailUnreadable: str(RefusalCode.MALFORMED),
     CheckpointRefused: str(RefusalCode.CHECKPOINT_REFUSED),
     CheckpointUnavailable: str(RefusalCode.AUDIT_UNAVAILABLE),
     CommitUncertain: str(RefusalCode.OUTCOME_UNKNOWN),

@@ -7,6 +7,7 @@ A ledger behind one of its sinks was rolled back or replaced, however whole it i
 Next: `issuer.wiring` asks at the start, `issuer.commands.ledger` on demand.
 """
 
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,6 +37,9 @@ from ledger.transitions import Position, Transition, TransitionName
 
 SINK_SECONDS: Final = 2.0
 """How long another process may hold a sink while its last line is looked at."""
+
+OPENING_SECONDS: Final = 10.0
+"""How long the sinks may take together when an issuer is opened: a few that are held, and none that hangs."""
 
 
 def proofs_with(ring: KeyRing) -> Proofs:
@@ -207,15 +211,42 @@ def _made_certain(ledger: Ledger, head: Position) -> Position:
     return head
 
 
-def refuse_behind_sinks(places: Places, sinks: Sequence[Sink], ledger: Ledger) -> None:
+def refuse_behind_sinks(places: Places, ledger: Ledger) -> None:
     """Stop new effects where a sink holds what the ledger does not: it was rolled back, replaced or copied (LED-06).
+
+    A sink that hangs (a file system that is gone) holds up no start: reading and revoking have to work then (AUD-02).
 
     Raises:
         LedgerUnavailable: that cannot be noted.
+        LedgerCorrupt: which sinks it has cannot be believed.
     """
-    if standing_halt(places.ledger) is None and ledger.damage is None and sinks_ahead(sinks, ledger):
+    if standing_halt(places.ledger) is None and ledger.damage is None and _is_behind_in_time(ledger):
         set_halt(places.ledger, "behind_sink")
         forget_checked(places.checked)
+
+
+def _is_behind_in_time(ledger: Ledger) -> bool:
+    """Say whether some sink is ahead, as far as all of them answer in `OPENING_SECONDS` together."""
+    found: list[bool] = []
+    faults: list[BaseException] = []
+
+    def look() -> None:
+        sinks: tuple[Sink, ...] = ()
+        try:
+            sinks = registered(ledger)
+            found.append(bool(sinks_ahead(sinks, ledger)))
+        except BaseException as fault:  # noqa: BLE001 - handed to whoever opens, who alone can tell what it means
+            faults.append(fault)
+        finally:
+            for sink in sinks:
+                sink.close()
+
+    thread = threading.Thread(target=look, name="issuer-anchors", daemon=True)
+    thread.start()
+    thread.join(OPENING_SECONDS)
+    if faults:
+        raise faults[0]
+    return any(found)
 
 
 def note_restored(places: Places, ring: KeyRing, ledger_id: LedgerId, head: Position) -> None:

@@ -10,7 +10,7 @@ Nothing here changes the ledger. Next: `issuer.commands.sinks`, which asks under
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -19,9 +19,7 @@ from audit import (
     AuditUnavailable,
     Delivery,
     LedgerSpans,
-    Reaching,
-    Sink,
-    SinkAhead,
+    SinkLook,
     SinkUnavailable,
     Stand,
 )
@@ -49,6 +47,9 @@ LOST: Final = frozenset(
 )
 """Reasons for which nobody can tell any more how far a sink came; for any other it can be repaired, or asked again."""
 
+AHEAD: Final = frozenset({"ahead", "diverged", "later_epoch"})
+"""Reasons that say that the ledger was set back or exchanged."""
+
 _AHEAD: Final = (
     "The sink {name} holds what the ledger has lost, so the ledger was set back, and another place would hide that: "
     "bring the newest ledger back with `issuer ledger restore FILE`."
@@ -64,29 +65,14 @@ class OldState:
     is_lost: bool = False
 
 
-@contextmanager
-def _opened(registration: SinkRegistration, ledger: Ledger) -> Iterator[Sink]:
-    sink = looked_sink(registration, ledger.ledger_id)
-    try:
-        yield sink
-    finally:
-        sink.close()
-
-
 def refuse_ahead(placed: Sequence[SinkRegistration], ledger: Ledger) -> None:
     """Do 1.
 
     Raises:
         RefusedError: `audit_unavailable`; one is ahead.
     """
-    for registration in placed:
-        with _opened(registration, ledger) as sink, suppress(SinkUnavailable):
-            if not isinstance(sink, Reaching):
-                continue
-            try:
-                sink.reached(LedgerSpans(ledger))
-            except SinkAhead:
-                raise refusal(registration.name, _AHEAD.format(name=registration.name)) from None
+    for look in _looks(placed, ledger):
+        _demand_not_ahead(look)
 
 
 def old_state(registration: SinkRegistration, ledger: Ledger) -> OldState:
@@ -95,22 +81,35 @@ def old_state(registration: SinkRegistration, ledger: Ledger) -> OldState:
     Raises:
         RefusedError: `audit_unavailable`; it is ahead, or cannot be read now and is not lost either.
     """
-    with _opened(registration, ledger) as sink:
-        if not isinstance(sink, Reaching):
-            return OldState(is_lost=True)
-        try:
-            upto = sink.reached(LedgerSpans(ledger))
-        except SinkAhead:
-            raise refusal(registration.name, _AHEAD.format(name=registration.name)) from None
-        except SinkUnavailable as fault:
-            if fault.reason in LOST:
-                return OldState(is_lost=True)
-            say = f"What the sink {registration.name} holds cannot be read now: {fault.message} Repair that first."
-            raise refusal(registration.name, say) from None
+    (look,) = _looks((registration,), ledger)
+    _demand_not_ahead(look)
+    upto, fault = look.reached, look.fault
     if upto is None:
-        return OldState(is_lost=True)
+        if fault is None or fault.reason in LOST:
+            return OldState(is_lost=True)
+        say = (
+            f"What the sink {registration.name} holds cannot be read now: {fault.message} Repair that first."
+        )
+        raise refusal(registration.name, say)
     row = ledger.read(lambda view: view.span_at(upto))
     return OldState(upto=upto, leaf=None if row is None else row.leaf)
+
+
+def _looks(placed: Sequence[SinkRegistration], ledger: Ledger) -> tuple[SinkLook, ...]:
+    """Look at sinks in threads of their own, within a probe's time: one that hangs is no reason to hang with it."""
+    if not placed:
+        return ()
+    sinks = [looked_sink(registration, ledger.ledger_id) for registration in placed]
+    delivery = Delivery(sinks, LedgerSpans(ledger))
+    try:
+        return delivery.look()
+    finally:
+        delivery.close()
+
+
+def _demand_not_ahead(look: SinkLook) -> None:
+    if look.fault is not None and look.fault.reason in AHEAD:
+        raise refusal(look.sink.name, _AHEAD.format(name=look.sink.name))
 
 
 def prepare_place(registration: SinkRegistration, ledger: Ledger) -> None:
@@ -217,4 +216,13 @@ def refusal(name: str, say: str) -> RefusedError:
     return RefusedError(RefusalCode.AUDIT_UNAVAILABLE, field=name, say=say)
 
 
-__all__ = ["NewPlace", "OldState", "old_state", "prepare_place", "refusal", "refuse_ahead", "tell_old"]
+__all__ = [
+    "AHEAD",
+    "NewPlace",
+    "OldState",
+    "old_state",
+    "prepare_place",
+    "refusal",
+    "refuse_ahead",
+    "tell_old",
+]

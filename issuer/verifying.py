@@ -47,7 +47,8 @@ class Given:
         Raises:
             TrailUnreadable: one of them is missing or is none.
         """
-        texts = [line for key in keys for line in ([key] if "+" in key else _text_of(Path(key)).splitlines())]
+        with _readable():
+            texts = [line for key in keys for line in _key_lines(key)]
         try:
             read = tuple(read_vkey(text) for text in texts if text.strip())
         except NoteRefused as fault:
@@ -143,11 +144,11 @@ def verify_permit(path: Path, given: Given) -> Answer:
         checkpoint = opened_by(given.keys, proof.note)
     except NoteRefused as fault:
         say = f"Nothing is proven: the checkpoint in the proof does not count, since {fault.message}."
-        return _said(proof.ledger_id, Verdict.NOT_ANCHORED, say, {"effect_proven": proof.effect})
+        return _said(proof.ledger_id, Verdict.NOT_ANCHORED, say, {"about_effect": proof.effect})
     wrong = verify_proof(proof, checkpoint)
     spans = len(proof.lines)
     facts = {
-        "effect_proven": proof.effect,
+        "about_effect": proof.effect,
         "spans": spans,
         "checkpoint_size": checkpoint.size,
         "checkpoint_root": checkpoint.root.hex(),
@@ -239,6 +240,11 @@ def _lines(report: TrailReport, refused: Sequence[tuple[str, str]]) -> list[str]
 
 def _said(ledger_id: str, verdict: Verdict, say: str, facts: dict[str, object]) -> Answer:
     return Answer(issuer=ledger_id, code=str(verdict), mode="", say=say, more=facts)
+
+
+def _key_lines(key: str) -> list[str]:
+    """Return the keys of a file of that name, a line each; where there is none, the text is the key."""
+    return _text_of(Path(key)).splitlines() if Path(key).is_file() else [key]
 
 
 def _notes_in(folder: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from audit import Sink, Stand
 from audit.recorder import OtelRecorder
 from issuer.activation import UNACTIVATED, opening_terms
-from issuer.checking import check_at_start, refuse_behind_sinks, registered
+from issuer.checking import check_at_start, refuse_behind_sinks
 from issuer.clock import machine_uptime, now_ms
 from issuer.credentials import credential_reader, seal_credentials
 from issuer.house import House
@@ -155,13 +155,7 @@ def _proven_sinks(
     """Check the ledger where that is due, and hold it against its sinks; return those, and what that rests on."""
     check_at_start(places, ring, ledger)
     sinks, stand = stood(profile, ledger, means)
-    # All that are registered, whatever the profile has of them: each is an anchor.
-    anchors = registered(ledger)
-    try:
-        refuse_behind_sinks(places, anchors, ledger)
-    finally:
-        for anchor in anchors:
-            anchor.close()
+    refuse_behind_sinks(places, ledger)
     return sinks, stand
 
 

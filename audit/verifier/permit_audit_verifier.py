@@ -459,7 +459,7 @@ def verify(arguments: argparse.Namespace) -> tuple:
     texts = [
         line
         for key in arguments.key
-        for line in ([key] if "+" in key else Path(key).read_text().splitlines())
+        for line in (Path(key).read_text().splitlines() if Path(key).is_file() else [key])
     ]
     keys = [read_key(text.strip()) for text in texts if text.strip()]
     if arguments.proof is not None:

@@ -15,6 +15,7 @@ from issuer.clock import instant_text
 from issuer.commands.edge import at_the_edge
 from issuer.house import House, Visit
 from issuer.sink_building import goes_to
+from issuer.sink_moves import AHEAD
 from issuer.sink_places import kept_back
 from issuer.sink_words import LastWord, last_words
 from issuer.wire import Answer
@@ -26,7 +27,6 @@ from ledger.transitions import TransitionName
 PLACES_SHOWN_MAX: Final = 1000
 """Changes of sinks that are read to say since when each stands where it does: a sink moves a few times in its life."""
 
-_STANDS_AHEAD: Final = frozenset({"ahead", "diverged", "later_epoch"})
 _PLACED: Final = SpanFilter(names=frozenset({TransitionName.SINK_REGISTERED, TransitionName.SINK_REPLACED}))
 
 
@@ -108,7 +108,7 @@ def _state(known: _Known, *, is_declared: bool) -> tuple[str, str]:
         return "ready", ""
     if fault.reason == "not_loaded":  # who only looks loads no code of a third party
         return "unknown", fault.reason
-    return ("ahead" if fault.reason in _STANDS_AHEAD else "failing"), fault.reason
+    return ("ahead" if fault.reason in AHEAD else "failing"), fault.reason
 
 
 def _since(view: View) -> dict[str, InstantMs]:

@@ -117,6 +117,15 @@ def _kinds(wanted: SpanFilter) -> frozenset[TransitionName] | None:
     return moving & wanted.names if wanted.names else moving
 
 
+def _spelled(value: str) -> tuple[str, ...]:
+    """Return the one value, or none where no span can say it, such as half a character."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return ()
+    return (value,)
+
+
 def parts_of(wanted: SpanFilter) -> list[Part]:
     """Return the parts of a question, without its period; a part without values fits nothing."""
     kinds = _kinds(wanted)
@@ -130,12 +139,12 @@ def parts_of(wanted: SpanFilter) -> list[Part]:
         "operation": wanted.operation,
     }
     found = [
-        Part(table=f"spans INDEXED BY spans_{column}", column=column, values=(value,))
+        Part(table=f"spans INDEXED BY spans_{column}", column=column, values=_spelled(value))
         for column, value in given.items()
         if value is not None
     ]
     if wanted.policy is not None:
-        found.append(Part(table="span_policies", column="policy", values=(wanted.policy,)))
+        found.append(Part(table="span_policies", column="policy", values=_spelled(wanted.policy)))
     if kinds is not None:
         found.append(
             Part(table="spans INDEXED BY spans_name", column="name", values=tuple(sorted(map(str, kinds))))

@@ -108,6 +108,8 @@ def test_a_question_without_an_answer_has_none(ledger: Ledger, task: Task) -> No
     for wanted in (
         SpanFilter(story="eff_0"),
         SpanFilter(actor="nobody"),
+        SpanFilter(resource="half a character: \udc80"),
+        SpanFilter(policy="\ud800", actor="nobody"),
         SpanFilter(names=frozenset({TransitionName.KEY_REVOKED})),
         SpanFilter(names=frozenset({TransitionName.TASK_OPENED}), states=frozenset({S.PREPARED})),
     ):

@@ -464,3 +464,16 @@ def test_after_a_restore_what_was_left_is_not_mistaken_for_what_is_there(made: M
     assert (code, standings) == ("tampered", {first: "holds", left: "differs", anew: "holds"})
     code, standings = verdict(made, made.sink)
     assert (code, standings[first], standings[left]) == ("verified", "holds", "left_behind")
+
+
+@pytest.mark.spec("AUD-04", "SUR-03")
+def test_on_the_command_line_the_key_is_a_line_to_keep_and_the_note_is_shown(made: Made) -> None:
+    told = issuer_here("audit", "checkpoint", at=made.folder)
+    key = issuer_here("audit", "key", at=made.folder)
+    assert (told.exit, key.exit) == (0, 0)
+    (note,) = notes(folder(made))
+    verified(note.read_bytes(), key.out)
+    assert all(f"  | {line}" in told.out for line in note.read_text().splitlines() if line)
+    assert "keep a copy of it elsewhere" in told.out
+    as_json = json.loads(issuer_here("audit", "key", "--json", at=made.folder).out)
+    assert [one["vkey"] for one in as_json["checkpoint_keys"]] == key.out.splitlines()

@@ -235,3 +235,29 @@ def test_a_forked_copy_waits_for_no_lock_of_a_thread_that_it_does_not_have(made:
         done.set()
         thread.join()
         assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.spec("AUD-02", "LED-04")
+def test_an_issuer_whose_sink_hangs_at_the_start_opens_to_look_and_to_revoke(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with made.open() as issuer:
+        effect = permitted(refund(issuer))
+    let_go = threading.Event()
+
+    class Hanging:
+        name, kind, required = "local", "jsonl", True
+
+        def probe(self, *_given: object) -> None:
+            let_go.wait(LIMIT_S)
+
+        def close(self) -> None:
+            """Nothing is held."""
+
+    monkeypatch.setattr("issuer.checking.OPENING_SECONDS", 0.2)
+    monkeypatch.setattr("issuer.checking.looked_sink", lambda *_given, **_options: Hanging())
+    with made.open(reading=True) as issuer:
+        assert issuer.show(effect).state == "permitted"
+    with made.open() as issuer:
+        assert issuer.revoke("effect", effect).code == "revoked_now"
+    let_go.set()

@@ -160,6 +160,12 @@ def test_what_is_found_is_what_the_bodies_say(
 
 
 @pytest.mark.spec("AUD-06")
+def test_what_no_span_can_say_is_found_nowhere_in_a_damaged_ledger_either(damaged: DamagedView) -> None:
+    for wanted in (SpanFilter(actor="\ud800"), SpanFilter(policy="\ud800")):
+        assert list(damaged.find_spans(wanted, limit=5)) == []
+
+
+@pytest.mark.spec("AUD-06")
 def test_pages_follow_each_other_without_a_gap_and_without_an_end_that_repeats(
     ledger: SqliteLedger, trail: Trail
 ) -> None:

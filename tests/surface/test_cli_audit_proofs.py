@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from audit.verifier import verifier_text
+from tests.support.issuers import standard_issuer
 from tests.support.shell import HOUSE, Ran, issuer_here
 from tests.support.trails import CheckpointKey, joined, signed_trail
 
@@ -86,6 +87,21 @@ def test_input_that_cannot_be_used_is_told_in_one_sentence(desk: Path, arguments
     assert shown.err.startswith("malformed: ")
     assert shown.out == ""
     assert verify(desk, *arguments, "--json").code == "malformed"
+
+
+@pytest.mark.spec("AUD-04", "SEC-02", "SUR-03")
+def test_without_a_file_it_is_the_ledger_of_the_profile_and_no_agent_asks(tmp_path: Path) -> None:
+    assert "There is no profile.toml" in issuer_here("audit", "verify", at=tmp_path).err
+    made = standard_issuer(tmp_path / "f0", port=9)
+    with made.open() as issuer:
+        note = str(issuer.audit_checkpoint().more["file"])
+        (made.folder / "key").write_text(str(issuer.audit_key().more["vkeys"]))
+    asked = ("audit", "verify", "--checkpoint", note, "--key", "key", "--json")
+    shown = issuer_here(*asked, at=made.folder)
+    assert (shown.exit, shown.code) == (0, "verified")
+    assert issuer_here("audit", "verify", "--json", at=made.folder).code == "not_anchored"
+    (made.folder / "token").write_text("x")
+    assert issuer_here(*asked, "--token", "token", at=made.folder).code == "forbidden"
 
 
 @pytest.mark.spec("AUD-09")

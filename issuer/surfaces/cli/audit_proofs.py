@@ -14,10 +14,10 @@ import click
 
 from issuer.surfaces.cli.options import Settings, common
 from issuer.surfaces.cli.output import show
-from issuer.surfaces.cli.running import explained, run_with_issuer, trouble
+from issuer.surfaces.cli.running import explained, run_with_issuer, run_with_profile
 
 if TYPE_CHECKING:
-    from issuer.verifying import Given, Progress
+    from issuer.verifying import Progress
     from issuer.wire import Answer
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -49,33 +49,28 @@ def audit_verify(
     if proof is not None and (exports or checkpoints):
         raise click.UsageError("A proof holds its own spans and checkpoint; give --key and nothing else.")
 
-    def run() -> int:
-        from audit.errors import TrailUnreadable
-        from issuer.verifying import Given
+    def verified(ledger: Path | None) -> "Answer":
+        from issuer.verifying import Given, verify_exports, verify_ledger, verify_permit
 
-        try:
-            given = Given.of(keys, checkpoints)
-            with _bar(settings) as progress:
-                answer = _verified(settings, exports, given, proof, progress)
-        except TrailUnreadable as fault:
-            return trouble("malformed", fault.message, as_json=settings.as_json)
+        given = Given.of(keys, checkpoints)
+        with _bar(settings) as progress:
+            if proof is not None:
+                return verify_permit(proof, given)
+            if ledger is not None:
+                return verify_ledger(ledger, given, progress)
+            return verify_exports(exports, given, progress)
+
+    if not exports and proof is None:
+        from issuer.places import Places
+
+        run_with_profile(settings, lambda profile: verified(Places(profile.absolute()).ledger))
+
+    def run() -> int:
+        answer = verified(None)
         show(answer, as_json=settings.as_json)
         return int(answer.exit)
 
     sys.exit(explained(run, as_json=settings.as_json))
-
-
-def _verified(
-    settings: Settings, exports: tuple[Path, ...], given: "Given", proof: Path | None, progress: "Progress"
-) -> "Answer":
-    from issuer.places import Places
-    from issuer.verifying import verify_exports, verify_ledger, verify_permit
-
-    if proof is not None:
-        return verify_permit(proof, given)
-    if exports:
-        return verify_exports(exports, given, progress)
-    return verify_ledger(Places(settings.profile_path.absolute()).ledger, given, progress)
 
 
 @contextmanager

@@ -107,7 +107,6 @@ NEVER: dict[str, Act] = {
     "audit-snapshot": lambda one, _: one.audit_snapshot("never.db"),
     "audit-checkpoint": lambda one, _: one.audit_checkpoint(),
     "audit-key": lambda one, _: one.audit_key(),
-    "audit-prove": lambda one, effect: one.audit_prove(effect, "never.proof"),
     "audit-hash": lambda one, _: one.audit_hash("Order", "o-1"),
     "keys-list": lambda one, _: one.keys_list(),
     "keys-rotate": lambda one, _: one.keys_rotate(),

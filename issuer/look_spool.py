@@ -65,7 +65,7 @@ class LookSpool:
 
     def __init__(self, places: Places, ring: KeyRing, ledger_id: LedgerId) -> None:
         """Remember where they are; nothing is opened before it is needed."""
-        self._folders = (places.looks, state_folder() / "permit-issuer" / f"looks-{ledger_id}")
+        self._folders = (places.looks, *_elsewhere(ledger_id))
         self._keys = RingAuthenticator(ring)
         self._ledger_id = ledger_id
 
@@ -128,6 +128,14 @@ class LookSpool:
                     effect_id=said["effect_id"],
                     said=said["said"],
                 )
+
+
+def _elsewhere(ledger_id: LedgerId) -> tuple[Path, ...]:
+    """Return the other place; none where the account has no home."""
+    try:
+        return (state_folder() / "permit-issuer" / f"looks-{ledger_id}",)
+    except RuntimeError:
+        return ()
 
 
 @contextmanager

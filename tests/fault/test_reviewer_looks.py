@@ -324,6 +324,23 @@ def test_the_spool_is_private_bounded_and_believes_its_own_keys_alone(made: Made
 
 
 @pytest.mark.spec("AUD-06")
+def test_an_account_without_a_home_has_one_place_less(
+    made: Made, spool: LookSpool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    ring = open_key_ring(Places(made.profile).keys)
+    alone = LookSpool(Places(made.profile), ring, LedgerId(str(ring.ledger_id)))
+    alone.keep(one_look())
+    assert len(alone.waiting()) == len(spool.waiting()) == 1
+    with made.open() as issuer:
+        assert [one["reason"] for one in looks(issuer)] == ["recorded_later"]
+
+
+@pytest.mark.spec("AUD-06")
 def test_a_torn_line_of_the_spool_is_cut_off_and_the_others_stay(made: Made, spool: LookSpool) -> None:
     spool.keep(one_look("audit-query"))
     with spool_file(made).open("ab") as file:

@@ -5,8 +5,8 @@ its files are the admitted ones), SEC-01 (a bearer token is read at each request
 
 The place on record is one text. Of a file it is its path. Of a sink that another program keeps it is what
 acknowledges, a `#`, and the folder of its watermark: neither moves with a file of the owner or with the environment.
-What acknowledges is a URL, or a third party's code and the digest of its settings: where these send spans only that code
-knows, so with others it is another place, which has none of the spans yet.
+What acknowledges is a URL, or a third party's code and the digest of its settings: where these send spans only that
+code knows, so with others it is another place, which has none of the spans yet.
 A sink that cannot be loaded here can still be looked at: its watermark tells whether the ledger was set back (LED-06).
 Next: `issuer.wiring`.
 """

@@ -274,8 +274,11 @@ def _prefix(ledger_id: LedgerId) -> str:
 
 def _public_bytes(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(_NOTE_BYTES_MAX)
+    try:  # what cannot be a file, such as a folder, makes `fdopen` raise and leaves its descriptor open
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(_NOTE_BYTES_MAX)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Checkpoints by themselves, and their copies elsewhere: nobody's effect waits for one (AUD-02, AUD-04)."""
 
 import json
+import os
 import shutil
 import threading
 import time
@@ -326,3 +327,18 @@ def test_where_the_audit_file_moves_the_signer_takes_along_what_it_signed(made: 
         (there,) = tmp_path.glob("moved/**/checkpoints")
         assert {path.name: path.read_bytes() for path in there.iterdir() if path.name != "lock"} == before
         assert Path(str(signed(issuer).more["file"])).parent == there
+
+
+@pytest.mark.spec("AUD-04", "AUD-02")
+def test_folders_that_are_called_like_copies_cost_no_open_file(made: Made, elsewhere: Path) -> None:
+    with made.open() as issuer:
+        signed(issuer)
+        newest = max(elsewhere.glob("*-*.note"))
+        for number in range(50):
+            newest.with_name(f"{newest.name[:9]}0009-{number:012d}.note").mkdir()
+        grown(issuer, "first")
+        signed(issuer)
+        before = len(os.listdir("/dev/fd"))
+        grown(issuer, "second")
+        signed(issuer)
+        assert len(os.listdir("/dev/fd")) <= before

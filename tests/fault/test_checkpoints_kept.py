@@ -1,7 +1,6 @@
 """Checkpoints by themselves, and their copies elsewhere: nobody's effect waits for one (AUD-02, AUD-04)."""
 
 import json
-import os
 import shutil
 import threading
 import time
@@ -338,7 +337,7 @@ def test_folders_that_are_called_like_copies_cost_no_open_file(made: Made, elsew
             newest.with_name(f"{newest.name[:9]}0009-{number:012d}.note").mkdir()
         grown(issuer, "first")
         signed(issuer)
-        before = len(os.listdir("/dev/fd"))
+        before = len(list(Path("/dev/fd").iterdir()))
         grown(issuer, "second")
         signed(issuer)
-        assert len(os.listdir("/dev/fd")) <= before
+        assert len(list(Path("/dev/fd").iterdir())) <= before

@@ -9,6 +9,7 @@
 5. A sink whose thread does not come back is busy, hence not ready, until it does.
 6. Best-effort sinks are told, and neither waited for nor listened to.
 7. Where an operator has changed the sinks meanwhile, what the old ones said counts for nothing.
+8. What was admitted waits for the sinks that its own revision requires, whatever another one has put in force since.
 
 With no required sink every one of these would hold emptily, so there is none such `Delivery`.
 It does not decide what a failure means for an effect; the flow does. Next: `issuer/flow`.
@@ -16,7 +17,7 @@ It does not decide what a failure means for an effect; the flow does. Next: `iss
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -178,19 +179,24 @@ class Delivery:
         """
         self._ask_all(self._crew, None, self._probe_deadline_s)
 
-    def acknowledge(self, sequence: int) -> None:
+    def acknowledge(self, sequence: int, *, demanded: Collection[str] = ()) -> None:
         """Return once every required sink holds the span at `sequence`, and all before it, durably.
 
         An interrupted caller stops waiting; the writing goes on and ends as it would have.
 
         Args:
             sequence: of a committed span, at least 1.
+            demanded: names of sinks that were required when the span was decided on.
 
         Raises:
             AuditUnavailable: a required sink did not acknowledge; it is named, with the reason.
         """
         self.refuse_fork()
         crew = self._crew
+        waited = {worker.sink.name for worker in crew.required}
+        if crew.stand.trouble is None and not waited.issuperset(demanded):  # 8
+            say = "A sink that was required when this was admitted is not any more; give it again."
+            raise AuditUnavailable("*", "sinks_changed", say)
         for worker in crew.best_effort:
             worker.tell(sequence)
         self._ask_all(crew, sequence, self._ship_deadline_s)

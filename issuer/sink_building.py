@@ -5,10 +5,13 @@ its files are the admitted ones), SEC-01 (a bearer token is read at each request
 
 The place on record is one text. Of a file it is its path. Of a sink that another program keeps it is what
 acknowledges, a `#`, and the folder of its watermark: neither moves with a file of the owner or with the environment.
+What acknowledges is a URL, or a third party's code and the digest of its settings: where these send spans only that
+code knows, so with others it is another place, which has none of the spans yet.
 A sink that cannot be loaded here can still be looked at: its watermark tells whether the ledger was set back (LED-06).
 Next: `issuer.wiring`.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +28,7 @@ from issuer.operations.admitted_code import Code, CodeRefusedError, load_admitte
 from issuer.operations.declaration import RegistrationCode
 from issuer.places import audit_file, sink_folder
 from issuer.profile import Sink as Declared
+from ledger.canonical import canonical_bytes
 from ledger.model import LedgerId, SinkRegistration
 
 __all__ = [
@@ -69,11 +73,16 @@ def location_of(
 
 
 def _destination(declared: Declared) -> str:
-    return declared.url or "" if declared.type == "otlp" else f"{_PYTHON_PREFIX}{declared.plugin}"
+    if declared.type == "otlp":
+        return declared.url or ""
+    code = f"{_PYTHON_PREFIX}{declared.plugin}"
+    if not declared.settings:
+        return code
+    return f"{code}?settings={hashlib.sha256(canonical_bytes(dict(declared.settings))).hexdigest()}"
 
 
 def goes_to(registration: SinkRegistration) -> str:
-    """Return what a person reads of a place: the path of a file, a URL, or `python:NAME`."""
+    """Return what a person reads of a place: the path of a file, a URL, or `python:NAME` with a digest of settings."""
     return registration.location.partition(_MARK)[0] if is_carried(registration) else registration.location
 
 

@@ -79,7 +79,7 @@ def record_words(house: House) -> None:
         return Verdict(value=done, steps=tuple(_step(house, word) for word in due))
 
     with suppress(
-        Fault, ValueError, TypeError, KeyError, RecursionError
+        Fault, ValueError, TypeError, KeyError, AttributeError, RecursionError
     ):  # a body that is none is for a check
         if all(_is_nothing_new(word) for word in words):
             # Most processes only ever learn that the sinks work; that costs them a look, and no lock.

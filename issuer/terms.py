@@ -154,6 +154,22 @@ def terms_of(
     )
 
 
+def _told_alike(before: Profile, profile: Profile) -> bool:
+    """Say whether two profiles say the same of each sink that another program keeps, but for whether it is required.
+
+    One that was built by the other, such as with a bearer that is not that of the tenant any more, is not gone on with.
+    """
+    old, new = (
+        {
+            name: sink.model_copy(update={"required": True})
+            for name, sink in one.audit.sinks.items()
+            if sink.type != "jsonl"
+        }
+        for one in (before, profile)
+    )
+    return old == new
+
+
 UNREAD: Final = "unread"
 """The version of sinks that could not be read: no ledger says it, so they are read again with the next command."""
 
@@ -222,7 +238,7 @@ class CurrentTerms:
                 house.further_sinks, Stand(version=UNREAD, trouble=("*", f"{fault.message} Nothing is sent."))
             )
             return
-        if stand == house.delivery.stand:
+        if stand == house.delivery.stand and _told_alike(house.profile, profile):
             house.delivery.require({sink.name: sink.required for sink in sinks})
         else:
             house.delivery.replace((*sinks, *house.further_sinks), stand)

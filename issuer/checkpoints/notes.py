@@ -13,7 +13,7 @@ import errno
 import os
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ COPIED_MAX: Final = 512
 """Copies that are made at a time, so that a folder that comes back after long keeps nobody long."""
 
 LOOKED_MAX: Final = 64
-"""Newest copies that are looked at for one that this ring signed."""
+"""Newest copies that are held against their notes, byte for byte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -106,7 +106,7 @@ class Notes:
             CheckpointRefused: it is not signed by this ring, for this ledger, and as its name says.
             Flaw: it is not a private file.
         """
-        found = _verified(self.bytes_of(kept), self._ring, self._ledger_id)
+        found = _verified(self.bytes_of(kept), _keys(self._ring, self._ledger_id))
         if found is None or found[1].size != kept.size:
             raise CheckpointRefused("note_altered")
         return found
@@ -159,19 +159,20 @@ class Notes:
 def newest_copy(folder: Path, ring: KeyRing, ledger_id: LedgerId) -> tuple[Kept, Checkpoint] | None:
     """Return the newest copy that this ring signed for this ledger; None where there is none, or no folder.
 
-    One that somebody else put there hides none: it is passed over.
+    One that somebody else put there hides none, and neither do many: they are passed over, as far as the time goes that
+    whoever asks gives.
     """
-    prefix = _prefix(ledger_id)
+    prefix, keys = _prefix(ledger_id), _keys(ring, ledger_id)
     try:
         named = _kept(_names(folder), prefix)
     except OSError:
         return None
-    for kept in reversed(named[-LOOKED_MAX:]):
+    for kept in reversed(named):
         try:
             data = _public_bytes(folder / (prefix + kept.name))
         except OSError:
             continue
-        found = _verified(data, ring, ledger_id)
+        found = _verified(data, keys)
         if found is not None and found[1].size == kept.size:
             return kept, found[1]
     return None
@@ -236,10 +237,16 @@ def _copy(note: bytes, folder: Path, name: str) -> None:
             draft.unlink(missing_ok=True)
 
 
-def _verified(data: bytes, ring: KeyRing, ledger_id: LedgerId) -> tuple[int, Checkpoint] | None:
+def _keys(ring: KeyRing, ledger_id: LedgerId) -> dict[int, VerifierKey]:
     name = ledger_origin(ledger_id)
-    for key_id in ring.key_ids:
-        key = VerifierKey(name=name, public_key=checkpoint_public_key(ring, key_id))
+    return {
+        key_id: VerifierKey(name=name, public_key=checkpoint_public_key(ring, key_id))
+        for key_id in ring.key_ids
+    }
+
+
+def _verified(data: bytes, keys: Mapping[int, VerifierKey]) -> tuple[int, Checkpoint] | None:
+    for key_id, key in keys.items():
         try:
             return key_id, opened_checkpoint(data, key, is_ed25519_signature)
         except NoteRefused:
@@ -267,8 +274,11 @@ def _prefix(ledger_id: LedgerId) -> str:
 
 def _public_bytes(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(_NOTE_BYTES_MAX)
+    try:  # what cannot be a file, such as a folder, makes `fdopen` raise and leaves its descriptor open
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(_NOTE_BYTES_MAX)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -160,7 +160,7 @@ def _order(visit: Visit, won: Won) -> Order:
 def _held_back(visit: Visit, won: Won) -> str | None:
     """Do 1 and 2; return why nothing may be sent, or None."""
     try:
-        visit.house.delivery.acknowledge(won.sequence)  # 1
+        visit.house.delivery.acknowledge(won.sequence, demanded=visit.house.profile.audit.required)  # 1
     except AuditUnavailable:
         return "audit_unavailable"
     visit.house.observe(Reached.ACKNOWLEDGED)

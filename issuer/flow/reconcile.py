@@ -211,7 +211,7 @@ def carried_out(visit: Visit, attempt: Attempt, ask: Ask) -> Reconciled:
     """
     house = visit.house
     try:
-        house.delivery.acknowledge(attempt.sequence)  # 3
+        house.delivery.acknowledge(attempt.sequence, demanded=house.profile.audit.required)  # 3
     except AuditUnavailable:
         _record(visit, attempt, _nothing(attempt, "audit_unavailable"))
         raise

@@ -174,6 +174,11 @@ class Audit(Table):
         description="When checkpoints are signed; without it on demand, and every 1,000 spans.",
     )
 
+    @property
+    def required(self) -> frozenset[str]:
+        """The names of the sinks that dispatch waits for (ADM-03)."""
+        return frozenset(name for name, sink in self.sinks.items() if sink.required)
+
 
 class LedgerBounds(Table):
     """`[ledger]`: how much the ledger may hold; at a bound new effects are refused (LED-02)."""

@@ -194,6 +194,24 @@ def test_where_everything_here_was_rolled_back_the_copy_elsewhere_says_so(
         refused(issuer.audit_checkpoint(), "smaller")
 
 
+@pytest.mark.spec("AUD-04", "LED-06")
+def test_copies_that_somebody_else_made_up_hide_no_genuine_one(
+    carried: Made, elsewhere: Path, tmp_path: Path
+) -> None:
+    with carried.open() as issuer:
+        signed(issuer)
+    whole = Whole(carried, tmp_path / "before")
+    with carried.open() as issuer:
+        grown(issuer, "more")
+        signed(issuer)
+    whole.put_back(checkpoints=True)
+    newest = max(elsewhere.glob("*-*.note"))
+    for number in range(200):
+        newest.with_name(f"{newest.name[:9]}0009-{number:012d}.note").write_bytes(b"made up")
+    with carried.open() as issuer:
+        refused(issuer.audit_checkpoint(), "smaller")
+
+
 @pytest.mark.spec("AUD-04")
 @pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
 def test_an_honest_ledger_is_signed_on_whatever_the_signer_lost(

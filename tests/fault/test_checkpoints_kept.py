@@ -326,3 +326,18 @@ def test_where_the_audit_file_moves_the_signer_takes_along_what_it_signed(made: 
         (there,) = tmp_path.glob("moved/**/checkpoints")
         assert {path.name: path.read_bytes() for path in there.iterdir() if path.name != "lock"} == before
         assert Path(str(signed(issuer).more["file"])).parent == there
+
+
+@pytest.mark.spec("AUD-04", "AUD-02")
+def test_folders_that_are_called_like_copies_cost_no_open_file(made: Made, elsewhere: Path) -> None:
+    with made.open() as issuer:
+        signed(issuer)
+        newest = max(elsewhere.glob("*-*.note"))
+        for number in range(50):
+            newest.with_name(f"{newest.name[:9]}0009-{number:012d}.note").mkdir()
+        grown(issuer, "first")
+        signed(issuer)
+        before = len(list(Path("/dev/fd").iterdir()))
+        grown(issuer, "second")
+        signed(issuer)
+        assert len(list(Path("/dev/fd").iterdir())) <= before

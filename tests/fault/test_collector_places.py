@@ -202,3 +202,25 @@ def test_a_folder_of_the_state_that_was_lost_means_everything_again(
     with made.open() as issuer:
         assert issuer.commit(permitted(refund(issuer, order="o-2"))).code == "succeeded"
     assert collector.sequences[held : 2 * held] == list(range(1, held + 1))
+
+
+@pytest.mark.spec("AUD-02", "AUD-03", "POL-07")
+def test_an_open_issuer_goes_on_with_the_credential_that_the_revision_in_force_names(
+    collector: Collector, service: Service, tmp_path: Path
+) -> None:
+    line = f'\nsink.siem = {{ type = "otlp", url = "{collector.url}", bearer = "tenant_a" }}'
+    folder = tmp_path / "f0"
+    (folder / "credentials").mkdir(parents=True, mode=0o700)
+    for name in ("tenant_a", "tenant_b"):
+        (folder / "credentials" / name).touch(mode=0o600)
+        (folder / "credentials" / name).write_text(f"token-{name}", encoding="utf-8")
+    made = standard_issuer(folder, port=service.port, changes={FILE: FILE + line})
+    service.then(answer(201), answer(201))
+    with made.open() as issuer:
+        assert issuer.commit(permitted(refund(issuer))).code == "succeeded"
+        profile = made.profile.read_text(encoding="utf-8")
+        made.profile.write_text(profile.replace("tenant_a", "tenant_b"), encoding="utf-8")
+        assert issuer.activate(made.profile).code == "activated"
+        before = len(collector.requests)
+        assert issuer.commit(permitted(refund(issuer, order="o-2"))).code == "succeeded"
+    assert {one.fields["authorization"] for one in collector.requests[before:]} == {"Bearer token-tenant_b"}

@@ -17,7 +17,7 @@ from ledger.model import InstantMs
 from ledger.transitions import TransitionName
 from tests.support.canaries import TOKEN as CANARY
 from tests.support.issuers import Made, permitted, refund, standard_issuer
-from tests.support.ledgers import Clock
+from tests.support.ledgers import Clock, without_guards
 from tests.support.revised import spans_of
 from tests.support.service import Service, answer
 from tests.support.sinks import FaultySink, hangs, raises
@@ -261,3 +261,19 @@ def test_an_issuer_whose_sink_hangs_at_the_start_opens_to_look_and_to_revoke(
     with made.open() as issuer:
         assert issuer.revoke("effect", effect).code == "revoked_now"
     let_go.set()
+
+
+@pytest.mark.spec("AUD-02", "REP-04")
+@pytest.mark.parametrize(
+    "body", ['{"attributes":[]}', '{"attributes":"x"}', '{"attributes":null}', "[1]", "no json"]
+)
+def test_a_word_on_record_that_somebody_edited_costs_no_answer(made: Made, body: str) -> None:
+    with made.open() as issuer:
+        held = away(made.sink)
+        assert refund(issuer, order="o-0").code == "audit_unavailable"
+        held.rename(made.sink)
+        assert issuer.commit(permitted(refund(issuer))).code == "succeeded"
+    edited = f"UPDATE spans SET body = CAST('{body}' AS BLOB) WHERE name = '{FAILED}'"  # noqa: S608 - the attack
+    without_guards(made.ledger, edited)
+    with made.open() as issuer:
+        assert issuer.commit(permitted(refund(issuer, order="o-2"))).code == "succeeded"

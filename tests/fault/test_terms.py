@@ -127,6 +127,29 @@ def test_an_open_process_waits_for_the_sinks_that_the_revision_in_force_requires
         assert issuer.commit(effect).code == "succeeded"
 
 
+@pytest.mark.spec("POL-07", "ADM-03", "AUD-02")
+def test_what_was_admitted_waits_for_the_sinks_of_its_own_revision_whatever_is_in_force_by_then(
+    tmp_path: Path, service: Service
+) -> None:
+    local = 'sink.local = { type = "jsonl", path = "audit", required = true }'
+    far = 'sink.far = { type = "jsonl", path = "far", required = true }'
+    made = standard_issuer(tmp_path / "two", port=service.port, changes={local: f"{local}\n{far}"})
+    steps: list[str] = []
+
+    def observe(step: str) -> None:
+        steps.append(step)
+        if steps[-4:] == ["sinks_probed", "locked", "before_commit", "committed"]:
+            # What another thread does that has just read a revision which waits for less.
+            steps.append("loosened")
+            issuer._house.delivery.require({"local": True, "far": False})
+
+    with made.open(observe=observe) as issuer:
+        effect = permitted(refund(issuer))
+        assert issuer.commit(effect).code == "prepare_again"
+        assert "loosened" in steps
+        assert service.connections == 0
+
+
 @pytest.mark.spec("POL-07", "LED-02")
 def test_an_open_process_keeps_the_rest_of_the_trail_that_the_revision_in_force_keeps(made: Made) -> None:
     with made.open() as issuer:

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -220,3 +220,29 @@ def test_one_that_nothing_waits_for_delays_no_dispatch_and_no_end(manner: str, t
             sink.behave(manner)
             service.then(answer(201))
             assert issuer.commit(permitted(refund(issuer))).code == "succeeded"
+
+
+@pytest.mark.spec("AUD-02", "AUD-03", "ADM-03")
+def test_with_other_settings_it_is_another_place_which_gets_everything_before_it_counts(
+    tmp_path: Path,
+) -> None:
+    with Service(answer(201), answer(201)) as service, installed_sink(tmp_path) as sink:
+        made = admitted(tmp_path, sink, port=service.port)
+        elsewhere = replace(sink, folder=tmp_path / "kept-elsewhere")
+        elsewhere.folder.mkdir()
+        elsewhere.behave()
+        with made.open() as issuer:
+            effect = permitted(refund(issuer))
+            profile = made.profile.read_text(encoding="utf-8")
+            made.profile.write_text(
+                profile.replace(str(sink.folder), str(elsewhere.folder)), encoding="utf-8"
+            )
+            assert "issuer sink replace third" in issuer.activate(made.profile).say
+            no = issuer.commit(effect)
+            assert (no.code, no.more["reason"]) == ("audit_unavailable", "sinks_changed")
+            assert (elsewhere.sequences(), len(service.requests)) == ([], 0)
+            assert issuer.sink_replace("third").code == "sink_replaced"
+            assert issuer.commit(permitted(refund(issuer, order="o-2"))).code == "succeeded"
+        kept = elsewhere.sequences()
+        assert kept == list(range(1, len(kept) + 1))
+        assert sink.sequences() == []

@@ -1,7 +1,8 @@
 """The population of a period: how many of what, by whose word, for how much money, and who looked (AUD-09).
 
 Pure. Kinds of span are counted by the ledger's index; only those are read that say something further: permits (by a
-policy or by people), admissions and charges (money), answers of people, and looks. What an effect was charged in an
+policy or by people), admissions and charges (money), answers of people, looks, and what stands for refusals and denials
+that were only counted (`ledger.noise`). What an effect was charged in an
 acknowledgement is not counted again where its outcome says the same.
 Next: `issuer.commands.audit_report`.
 """
@@ -29,7 +30,7 @@ READ: Final = (
         {
             *(TransitionName.EFFECT_PERMITTED, TransitionName.EFFECT_ADMITTED, TransitionName.EFFECT_UNKNOWN),
             *(TransitionName.EFFECT_REPLAYED, TransitionName.EFFECT_ACKNOWLEDGED, TransitionName.REFUSED),
-            *(TransitionName.EFFECT_APPROVED, TransitionName.EFFECT_DECLINED),
+            *(TransitionName.EFFECT_APPROVED, TransitionName.EFFECT_DECLINED, TransitionName.NOISE),
         }
     )
     | _SETTLED
@@ -61,6 +62,7 @@ class Counting:
         """Have nothing yet."""
         self._permitted: Counter[str] = Counter()
         self._still_unknown = 0
+        self._repeats = 0
         self._reserved: Counter[str] = Counter()
         self._charged: Counter[str] = Counter()
         self._people: dict[str, Counter[str]] = {}
@@ -76,6 +78,8 @@ class Counting:
             self._reserved.update(amounts_in(found, "cost"))
         elif name in {TransitionName.EFFECT_UNKNOWN, TransitionName.EFFECT_REPLAYED}:
             self._still_unknown += _stands_unknown(view, found)
+        elif name == TransitionName.NOISE:
+            self._repeats += int(found.text("count") or 0)
         elif name in LOOKS:
             self._lookers[found.text("caller") or "-"] += 1
         elif name == TransitionName.EFFECT_ACKNOWLEDGED:
@@ -92,7 +96,12 @@ class Counting:
         permitted = {word: self._permitted[word] for word in ("permitted_by_policy", "permitted_by_people")}
         return {
             "transitions": dict(sorted(transitions.items())),
-            "effects": {**effects, **permitted, "still_unknown": self._still_unknown},
+            "effects": {
+                **effects,
+                "refused_repeats": self._repeats,
+                **permitted,
+                "still_unknown": self._still_unknown,
+            },
             "money": {
                 "reserved": dict(sorted(self._reserved.items())),
                 "charged": dict(sorted(self._charged.items())),

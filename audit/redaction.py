@@ -26,26 +26,41 @@ from ledger.transitions import AttributeValue, Transition
 
 __all__ = ["SECRETS", "without_secrets"]
 
+_NAMED: Final = "(?:[0-9]{1,8}|[A-Z]?[a-z]{1,24})(?:-(?:[0-9]{1,8}|[A-Z]?[a-z]{1,24})){0,4}"
+
 SECRETS: Final[tuple[tuple[str, str], ...]] = (
-    # Prefixed API keys. A capital or digit is asked for, since `sk-learn-utils` names a package.
-    ("api_key", r"(?<![A-Za-z0-9])sk-(?=[A-Za-z_-]*[0-9A-Z])[A-Za-z0-9_-]{8,}"),
+    # Prefixed API keys. A capital or digit is asked for, since `sk-learn-utils` names a package,
+    # and what is made of words and numbers alone is somebody's own name for something.
+    (
+        "api_key",
+        rf"(?<![A-Za-z0-9])sk-(?=[A-Za-z_-]*[0-9A-Z])(?!{_NAMED}(?![A-Za-z0-9_-]))[A-Za-z0-9_-]{{8,}}",
+    ),
     (
         "code_host_token",
-        r"(?<![A-Za-z0-9])(?:gh[opsur]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,})",
+        r"(?<![A-Za-z0-9])(?:gh[opsur]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|gl(?:pat|rt|dt|ptt)-[A-Za-z0-9_-]{16,})",
     ),
     # Tokens of package registries, payment services and chats, by the prefixes that they document.
     ("registry_token", r"(?<![A-Za-z0-9])(?:npm_[A-Za-z0-9]{36}|pypi-AgEI[A-Za-z0-9_-]{16,})"),
-    ("service_key", r"(?<![A-Za-z0-9])(?:[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|AIza[A-Za-z0-9_-]{35})"),
-    ("chat_token", r"(?<![A-Za-z0-9])xox[abeprs]-[A-Za-z0-9-]{10,}"),
+    (
+        "service_key",
+        (
+            r"(?<![A-Za-z0-9])(?:[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|AIza[A-Za-z0-9_-]{35}|whsec_[A-Za-z0-9+/]{24,}"
+            r"|GOCSPX-[A-Za-z0-9_-]{24,}|hf_[A-Za-z]{30,}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"
+            r"|sq0(?:atp|csp)-[A-Za-z0-9_-]{22,}|do[opr]_v1_[0-9a-f]{64}|AGE-SECRET-KEY-1[0-9A-Z]{40,})"
+        ),
+    ),
+    ("chat_token", r"(?<![A-Za-z0-9])(?:xox[abeprs]|xapp)-(?=[A-Za-z-]{0,64}[0-9])[A-Za-z0-9-]{10,}"),
+    ("bot_token", r"(?<![A-Za-z0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])"),
     # Our own: a host's or an actor's, and the claim of an admission.
     ("issuer_token", r"(?<![A-Za-z0-9])pit_(?:host|actor)_[a-z0-9_-]{1,64}_[A-Za-z0-9_-]{43}"),
     ("issuer_claim", r"(?<![A-Za-z0-9])clm_[0-9a-f]{32}"),
-    ("cloud_key", r"(?<![A-Za-z0-9])A(?:KIA|SIA)[A-Z0-9]{12,}"),
+    ("cloud_key", r"(?<![A-Za-z0-9])A(?:KIA|SIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
     # Base64url of `{"`: the head of a JSON web token.
     ("web_token", r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{10,}"),
     ("pem", r"-----BEGIN [A-Z ]{1,40}-----"),
-    ("bearer", r"(?i:(?<![a-z0-9])bearer[ =:]+[a-z0-9._~+/-]{8,})"),
-    ("url_password", r"[a-z][a-z0-9+.-]{1,20}://[^/@\s:]{0,64}:[^/@\s]{1,128}@"),
+    # A word may follow in a name, such as "the bearer certificate"; a token has a digit, or is longer than any word.
+    ("bearer", r"(?i:(?<![a-z0-9])bearer[ =:]+(?=[a-z._~+/-]{0,64}[0-9]|[a-z._~+/-]{24})[a-z0-9._~+/-]{8,})"),
+    ("url_password", r"(?i:[a-z][a-z0-9+.-]{1,20}://[^/@\s:]{0,64}:[^/@\s]{1,128}@)"),
 )
 """Name and pattern of each rule; every repetition before a literal is bounded, so a search is linear."""
 
@@ -53,7 +68,9 @@ _ANY_SECRET: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, patt
 
 _TRIGGERS: Final = (
     *("sk-", "akia", "asia", "eyj", "-----begin", "bearer", "://"),
-    *("ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-"),
+    *("ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "glrt-", "gldt-", "glptt-"),
+    *("whsec_", "gocspx-", "hf_", "shpat_", "shpca_", "shppa_", "shpss_", "sq0atp-", "sq0csp-"),
+    *("doo_v1_", "dop_v1_", "dor_v1_", "age-secret-key-1", "xapp-", ":aa"),
     *("npm_", "pypi-", "sk_live_", "rk_live_", "sk_test_", "rk_test_", "aiza"),
     *("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "pit_", "clm_"),
 )
@@ -67,6 +84,18 @@ RANDOM_LENGTH_MIN: Final = 40
 
 _LONG: Final = re.compile(rf"[A-Za-z0-9+=_-]{{{RANDOM_LENGTH_MIN},}}")
 """Neither slash nor dot: a path or a version is made of words, however long."""
+
+_LONG_PATH: Final = re.compile(rf"[A-Za-z0-9+=_/-]{{{RANDOM_LENGTH_MIN},}}")
+"""With slashes, of which Base64 has one in 64 characters: half of all keys of that length have one."""
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}|0x[0-9a-fA-F]{40,}")
+"""Digests and addresses, which are no keys however they are named."""
+
+_PIECE: Final = re.compile(r"[A-Za-z0-9]{10}")
+"""Numbers of orders, drafts and parts are long as well, and made of short pieces."""
+
+_CHANGES_IN_PATH_MIN: Final = 0.5
+"""As `_CHANGES_MIN`, where slashes are: folders are often called by short numbers."""
 
 _ENTROPY_MIN: Final = 4.3
 """Bits a character, of the characters as they are distributed; 40 random ones of Base64 have 4.9, of hex at most 4."""
@@ -119,7 +148,7 @@ def _may_hold_secret(transition: Transition) -> bool:
             if type(text) is not str:
                 continue
             texts.append(text)
-            if len(text) >= RANDOM_LENGTH_MIN and name in _MAY_BE_RANDOM and _LONG.search(text):
+            if len(text) >= RANDOM_LENGTH_MIN and name in _MAY_BE_RANDOM and _LONG_PATH.search(text):
                 return True
     together = "\n".join(texts).lower()
     return any(trigger in together for trigger in _TRIGGERS)
@@ -127,9 +156,19 @@ def _may_hold_secret(transition: Transition) -> bool:
 
 def _looks_random(text: str) -> bool:
     """Say whether a text holds what nobody would have named so: long, without words, of every kind of character."""
-    return any(
-        _entropy(run) >= _ENTROPY_MIN and _changes(run) >= _CHANGES_MIN and not run.isalpha()
-        for run in _LONG.findall(text)
+    return any(_is_drawn(run, _CHANGES_MIN) for run in _LONG.findall(text)) or any(
+        _is_drawn(run, _CHANGES_IN_PATH_MIN) for run in _LONG_PATH.findall(text)
+    )
+
+
+def _is_drawn(run: str, changes_min: float) -> bool:
+    run = _DIGEST.sub("", run)
+    return (
+        len(run) >= RANDOM_LENGTH_MIN
+        and all(any(map(kind, run)) for kind in (str.isdigit, str.isupper, str.islower))
+        and _PIECE.search(run) is not None
+        and _entropy(run) >= _ENTROPY_MIN
+        and _changes(run) >= changes_min
     )
 
 

@@ -1,8 +1,9 @@
 """An answer to a reviewer in the form that was asked for: lines for people, JSON Lines, CSV, or OTLP as JSON (AUD-07).
 
 Rules: SUR-03, AUD-07 (spans have one shape everywhere), SEC-01. A cell that a spreadsheet would take for a formula is
-given an apostrophe (OWASP, "CSV Injection"); the rest is RFC 4180. No text holds what a terminal acts on: it is escaped
-in cells, and JSON is ASCII but for the lines of spans, which are those of the sink, byte for byte.
+given an apostrophe (OWASP, "CSV Injection"), also where one would begin behind a semicolon; the rest is RFC 4180. No
+text holds what a terminal acts on: it is escaped in cells, and JSON is ASCII but for the lines of spans, which are
+those of the sink, byte for byte.
 An answer of spans gives those; one of rows gives rows as JSON Lines, and the spans that they rest on as OTLP.
 Next: `issuer.commands.auditing`.
 """
@@ -10,6 +11,7 @@ Next: `issuer.commands.auditing`.
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -24,6 +26,9 @@ FORMS: Final = ("table", "jsonl", "csv", "otlp-json")
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """How a cell begins that a spreadsheet calculates (OWASP), the wide forms of the same signs among them."""
+
+_AFTER_SEPARATOR: Final = re.compile(r"([;|][\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet that takes semicolons for separators, as in much of Europe, begins a cell that it calculates."""
 
 SPAN_COLUMNS: Final = (
     *("sequence", "epoch", "at", "name", "decision", "effect", "from", "to", "actor", "subject", "caller"),
@@ -145,6 +150,7 @@ def cell(value: object) -> str:
 
 def _harmless(text: str) -> str:
     shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    shown = _AFTER_SEPARATOR.sub(r"\1'", shown)
     return f"'{shown}" if text.startswith(_FORMULA) or shown.startswith(_FORMULA) else shown
 
 

@@ -7,6 +7,8 @@ LED-02 (the room for outcomes is not there for noise). ADR-0036 says where the n
   So does a denial of a new effect, with a burst of its own; the effect is made, and found under its key.
   2. Any other no is counted, together with all processes, and its answer is the same.
   3. At most once a minute for each caller, one span tells how many were counted: before the next no, or the next ask.
+  4. What an attack is known by (`GRAVE`) has full spans and a count of its own for each such code, so that a flood of
+  anything else hides none of it.
 Noise is pure data; the ledger keeps it beside its file and under its lock. It grants nothing: where it is lost or was
 changed, refusals stand in full again. Next: `ledger.sqlite.noise_file`.
 """
@@ -26,6 +28,7 @@ __all__ = [
     "BURST_MAX",
     "CALLER_BURST_MAX",
     "DENIED_BURST_MAX",
+    "GRAVE",
     "INTERVAL_MS",
     "LINES_MAX",
     "NOBODY_BURST_MAX",
@@ -52,6 +55,11 @@ DENIED_BURST_MAX: Final = 1024
 LINES_MAX: Final = 512
 """Kinds that are told apart at once; what finds no place is counted for its caller alone."""
 
+GRAVE: Final = frozenset(
+    map(str, (RefusalCode.FORBIDDEN, RefusalCode.SIGNATURE_REFUSED, RefusalCode.DENIED)),
+)
+"""Codes of which a caller's full spans, and the count of the rest, are kept apart from those of all others."""
+
 _REASONS: Final = {
     str(RefusalCode.UNAUTHENTICATED): "unauthenticated",
     str(RefusalCode.MALFORMED): "unreadable",
@@ -65,7 +73,7 @@ _ASKS: Final = frozenset({TransitionName.EFFECT_PREPARED, TransitionName.OBSERVE
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Kind:
-    """One kind of refusal; with an empty command and code, all those of a caller."""
+    """One kind of refusal; with an empty command, all those of a caller with that grave code, or all its others."""
 
     caller: str
     command: str = ""
@@ -77,9 +85,14 @@ class Kind:
         """Full spans that it has at once."""
         if self.is_denial:
             return DENIED_BURST_MAX
-        if not self.refusal:
+        if not self.command:
             return CALLER_BURST_MAX
         return NOBODY_BURST_MAX if self.refusal == RefusalCode.UNAUTHENTICATED else BURST_MAX
+
+    @property
+    def whole(self) -> "Kind":
+        """What it is a part of: every kind of this caller, or those with the same grave code."""
+        return Kind(caller=self.caller, refusal=self.refusal if self.refusal in GRAVE else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +144,7 @@ class Noise:
             return self, may_stand
         caller, command, refusal, mode = map(str, said)
         kind = Kind(caller=caller, command=command, refusal=refusal, is_denial=is_denial)
-        whole = Kind(caller=caller)
+        whole = kind.whole
         lines = self._kept(now)
         if kind not in lines and len(lines) >= LINES_MAX:
             kind = whole
@@ -148,29 +161,29 @@ class Noise:
         return Noise(lines=MappingProxyType(lines)), is_full
 
     def told(self, ledger_id: LedgerId, now: InstantMs) -> tuple["Noise", tuple[Step, ...]]:
-        """Return the noise after its counts were told, and the steps that tell them: one for each caller at most.
+        """Return the noise after its counts were told, and the steps that tell them.
 
-        Those of a caller for whom a span counted less than `INTERVAL_MS` ago have to wait.
+        One for each caller at most, and one for each grave code of it. Those for which a span counted less than
+        `INTERVAL_MS` ago have to wait.
         """
         lines, steps = dict(self.lines), []
-        for name in sorted({kind.caller for kind, line in lines.items() if line.count}):
-            whole = Kind(caller=name)
+        for whole in sorted({kind.whole for kind, line in lines.items() if line.count}):
             last = lines.get(whole, Line())
             if last.told_ms <= now < last.told_ms + INTERVAL_MS:
                 continue
-            counted = {kind: line for kind, line in lines.items() if kind.caller == name and line.count}
-            steps.append(Step(transition=_noise(ledger_id, name, counted)))
+            counted = {kind: line for kind, line in lines.items() if kind.whole == whole and line.count}
+            steps.append(Step(transition=_noise(ledger_id, whole.caller, counted)))
             lines.update({kind: replace(line, count=0) for kind, line in counted.items()})
             lines[whole] = replace(lines.get(whole, last), told_ms=now)
         return Noise(lines=MappingProxyType(lines)), tuple(steps)
 
     def _kept(self, now: int) -> dict[Kind, Line]:
         """Return the lines without those that say nothing any more; whose refusals wait to be told stays."""
-        waiting = {kind.caller for kind, line in self.lines.items() if line.count}
+        waiting = {kind.whole for kind, line in self.lines.items() if line.count}
         return {
             kind: line
             for kind, line in self.lines.items()
-            if line.count or (kind.caller in waiting and not kind.refusal) or _is_recent(line, now)
+            if line.count or kind in waiting or _is_recent(line, now)
         }
 
     def entries(self) -> Iterator[list[str | int]]:

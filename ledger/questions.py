@@ -99,7 +99,7 @@ class UnusedPermit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeniedThenDone:
-    """A no, and what was admitted or done on the same resource shortly after it, in order; never nothing."""
+    """A no, and what was admitted or done as it forbade shortly after it, in order; never nothing."""
 
     denied: SpanRow
     done: tuple[SpanRow, ...]
@@ -144,7 +144,8 @@ class Questions(Protocol):
     ) -> Sequence[DeniedThenDone]:
         """Return at most `limit` refusals and denials that are wanted, with what was done within a window after each.
 
-        Only those are returned after which something was admitted or succeeded on the same resource, and of that the
-        first 64 spans. `names` and `states` of the filter count for nothing: a no is one of two kinds.
+        Only those are returned after which something was admitted or succeeded on the same resource, for the same
+        subject and by the same operation where the no names them, and of that the first 64 spans. `names` and `states`
+        of the filter count for nothing: a no is one of two kinds.
         """
         ...

@@ -9,12 +9,13 @@ Next: `audit.population`, which counts.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from audit.notes import ledger_origin, signed
 from audit.population import READ, Counting
-from audit.queries import Found, found_of
+from audit.queries import Found, found_of, spans_of
 from audit.reports import report_text
 from issuer.amounts import amount_text
 from issuer.checkpoints.errors import CheckpointRefused
@@ -38,18 +39,23 @@ from ledger.model import InstantMs
 from ledger.port import View
 from ledger.questions import SpanFilter
 from ledger.refusals import RefusalCode
+from ledger.transitions import TransitionName
 
 REPORT_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Period:
-    """What is reported: the sequences `first` to `last`, none where `last` is before `first`."""
+    """What is reported: the sequences `first` to `last`, none where `last` is before `first`.
+
+    `outside` of these carry another time, since the clock was accepted in between; they are counted too.
+    """
 
     since_ms: InstantMs
     until_ms: InstantMs
     first: int
     last: int
+    outside: int
 
 
 def audit_report(
@@ -93,15 +99,41 @@ def _period(visit: Visit, asked: AuditAsk) -> _Period:
         raise Malformed("out_of_range", "until", "a period ends after it begins")
 
     def look(view: View) -> _Period:
-        head = view.head().sequence
-        first = view.sequence_at(since)
         # The trail goes on while this is counted; what comes later belongs to no report of now.
-        last = head if until >= now else min(head, view.sequence_at(until) - 1)
+        head = view.head().sequence
+        newest = view.span_at(head)
+        end = until if until < now or newest is None else max(until, InstantMs(newest.at_ms + 1))
+        first, last, outside = _range(view, SpanFilter(since_ms=since, until_ms=end), head)
         begin = view.span_at(first) if asked.since is None else None
         since_ms = since if begin is None else begin.at_ms
-        return _Period(since_ms=since_ms, until_ms=until, first=first, last=last)
+        return _Period(since_ms=since_ms, until_ms=until, first=first, last=last, outside=outside)
 
     return visit.house.ledger.read(look)
+
+
+def _range(view: View, wanted: SpanFilter, head: int) -> tuple[int, int, int]:
+    """Return first and last sequence of a period, and how many spans between them carry a time outside of it.
+
+    There are such only where an operator accepted a clock in between (PER-03): between two such spans no time falls.
+    """
+
+    def end_of(after: int, before: int, *, newest_first: bool) -> int | None:
+        found = view.find_spans(wanted, after=after, before=before, limit=1, newest_first=newest_first)
+        return found[0].position.sequence if found else None
+
+    first = end_of(0, head + 1, newest_first=False)
+    last = end_of(0, head + 1, newest_first=True)
+    if first is None or last is None:
+        first = view.sequence_at(wanted.since_ms or InstantMs(0))
+        return first, first - 1, 0
+    accepted = SpanFilter(names=frozenset({TransitionName.CLOCK_ACCEPTED}))
+    cuts = [one.sequence for one in spans_of(view, accepted, after=first) if one.sequence <= last]
+    within = 0
+    for begin, end in pairwise([first, *cuts, last + 1]):
+        low = end_of(begin - 1, end, newest_first=False)
+        high = end_of(begin - 1, end, newest_first=True)
+        within += 0 if low is None or high is None else high - low + 1
+    return first, last, last - first + 1 - within
 
 
 def _counted(house: House, period: _Period, progress: Progress) -> dict[str, object]:
@@ -162,6 +194,7 @@ def _about(house: House, period: _Period) -> dict[str, object]:
         "first": period.first,
         "last": period.last,
         "spans": max(0, period.last - period.first + 1),
+        **({"outside": period.outside} if period.outside else {}),
     }
 
 
@@ -198,6 +231,11 @@ def _lines(report: Mapping[str, object]) -> list[str]:
     rows = [
         f"  {report['since']} to {report['until']}",
         f"  {report['spans']} spans, {report['first']} to {report['last']}",
+        *(
+            [f"  {report['outside']} of them carry a time outside of it: the clock was set in between"]
+            if "outside" in report
+            else []
+        ),
         f"  tree of {tree['size']} spans, root {tree['root']}",
         *(f"  {word.replace('_', ' '):<22}{count:>8}" for word, count in effects.items() if count),
     ]

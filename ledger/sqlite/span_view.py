@@ -298,12 +298,15 @@ class SpanReading(AuthorityReading):
         return DeniedThenDone(denied=denied, done=self._done_after(denied, window_ms))
 
     def _done_after(self, denied: SpanRow, window_ms: int) -> tuple[SpanRow, ...]:
-        """Return what was admitted or succeeded on the resource of a no, up to the end of the window."""
+        """Return what was admitted or succeeded as a no forbade it, up to the end of the window.
+
+        What others do to the same resource is no part of it, so that it cannot fill up what is shown.
+        """
         sequence = denied.position.sequence
-        row = self._one("SELECT resource FROM spans WHERE sequence = ?", sequence)
+        row = self._one("SELECT resource, subject, operation FROM spans WHERE sequence = ?", sequence)
         if row is None or row[0] is None:
             return ()
-        wanted = SpanFilter(resource=row[0], names=_DONE)
+        wanted = SpanFilter(resource=row[0], subject=row[1], operation=row[2], names=_DONE)
         found: list[SpanRow] = []
         few = 1  # after most of them nothing was done in time, which one span tells
         while len(found) < DONE_MAX:

@@ -244,7 +244,10 @@ def test_denied_and_then_done_is_found_on_the_same_resource_within_the_window(
                 other.position.sequence
                 for other, told_of in trail[denied.position.sequence :]
                 if told_of["permit.transition"] in DONE
-                and told_of["permit.resource.id"] == said["permit.resource.id"]
+                and all(
+                    name not in said or told_of.get(name) == said[name]
+                    for name in ("permit.resource.id", "permit.subject", "permit.operation")
+                )
                 and other.at_ms <= denied.at_ms + window_ms
             ]
             if done:
@@ -260,6 +263,38 @@ def test_denied_and_then_done_is_found_on_the_same_resource_within_the_window(
         lambda view: view.denied_then_done(SpanFilter(), window_ms=window_ms, after=300, limit=2)
     )
     assert [one.denied.position.sequence for one in page] == [at for at in expected if at > 300][:2]
+
+
+@pytest.mark.spec("AUD-06")
+def test_what_others_do_to_the_same_resource_hides_nothing_that_was_done_after_a_no(tmp_path: Path) -> None:
+    opened = made_book(tmp_path / "book").open()
+
+    def recorded(kind: str, number: int, subject: str, operation: str) -> int:
+        shape, effect = told.KINDS[kind], EffectId(f"eff_{number:032x}")
+        about = {
+            "permit.actor": "agent-7", "permit.subject": subject, "permit.operation": operation,
+            "permit.resource.id": "account/everybody",
+        }
+        step = Step(
+            transition=Transition(
+                name=shape.name,
+                story=effect,
+                effect_id=effect,
+                state_from=shape.origin,
+                state_to=shape.target,
+                attributes={**shape.attributes, **about},
+            )
+        )
+        commit_steps(opened, step)
+        return opened.read(lambda view: view.head().sequence)
+
+    no = recorded("denied", 1, "bob", "pay")
+    for number in range(DONE_MAX):
+        recorded("admitted", 2 + number, *(("ana", "pay") if number % 2 else ("bob", "look")))
+    done = recorded("admitted", 2 + DONE_MAX, "bob", "pay")
+    (pair,) = opened.read(lambda view: view.denied_then_done(SpanFilter(), window_ms=10**9, limit=ALL))
+    assert (pair.denied.position.sequence, sequences(pair.done)) == (no, [done])
+    opened.close()
 
 
 def stored(book: Book, sequence: int) -> dict[str, Any]:

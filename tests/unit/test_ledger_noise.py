@@ -7,6 +7,7 @@ from ledger.model import InstantMs, LedgerId
 from ledger.noise import (
     BURST_MAX,
     CALLER_BURST_MAX,
+    GRAVE,
     INTERVAL_MS,
     LINES_MAX,
     NOBODY_BURST_MAX,
@@ -61,6 +62,19 @@ def test_a_caller_has_a_bound_over_all_its_kinds_and_another_has_its_own() -> No
         full += is_full
     assert full == CALLER_BURST_MAX
     assert heard(noise, no(caller="host:till"), 1)[1] == 1
+
+
+@pytest.mark.spec("LED-02", "AUD-01")
+@pytest.mark.parametrize("grave", sorted(GRAVE))
+def test_a_flood_of_anything_else_hides_nothing_that_an_attack_is_known_by(grave: str) -> None:
+    noise = Noise()
+    for number in range(CALLER_BURST_MAX * 2):
+        noise, _full = noise.heard(no(command=f"c{number % 8}"), NOW)
+    noise, full = heard(noise, no(command="approve", refusal=grave), BURST_MAX + 3)
+    assert full == BURST_MAX, "the flood used up none of them"
+    told = [one.transition.attributes for one in noise.told(LEDGER, InstantMs(NOW + INTERVAL_MS))[1]]
+    counted = {one.get("permit.refusal"): (one["permit.count"], one.get("permit.command")) for one in told}
+    assert counted == {"not_found": (CALLER_BURST_MAX, None), grave: (3, "approve")}
 
 
 @pytest.mark.spec("LED-02")

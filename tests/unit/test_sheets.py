@@ -35,6 +35,15 @@ def test_a_cell_that_would_be_a_formula_is_text(text: str) -> None:
     assert cell({text: 1}).startswith("'")
 
 
+@pytest.mark.spec("SUR-03", "AUD-06")
+@pytest.mark.parametrize("text", ["x;=1+1", "x;@SUM(A1)", 'x; "=1', "x|-1", "x;\uff1d1", ";=1"])
+@pytest.mark.parametrize("separator", [";", "|"])
+def test_a_formula_behind_another_separator_is_text_as_well(text: str, separator: str) -> None:
+    line = csv_text(("a", "b"), [{"a": 7, "b": text}], headed=False)
+    for one in (*line.rstrip().split(separator), *next(csv.reader(io.StringIO(line), delimiter=separator))):
+        assert not one.lstrip(' "').startswith(tuple("=+-@\uff1d")), line
+
+
 @pytest.mark.spec("SUR-03")
 @pytest.mark.parametrize("text", ["o-1", "a,b", 'say "yes"', "ümlaut", "'quoted", "", "1", "a=b", "x-1@y"])
 def test_any_other_cell_is_what_it_was(text: str) -> None:

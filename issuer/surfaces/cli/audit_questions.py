@@ -191,6 +191,10 @@ def report(
 ) -> None:
     """Report the population of a period: how many of what, by whose word, for how much, and who looked."""
     if note is not None:
+        if not keys:
+            raise click.UsageError(
+                "--verify takes the --key that signs checkpoints, from elsewhere than the report."
+            )
         _verify_report(settings, note, keys, counted)
     _shown(
         settings,

@@ -1,0 +1,77 @@
+"""The signed report of a period, where an operator set the clock back, and where refusals were only counted."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from issuer.clock import instant_text, machine_uptime, now_ms
+from ledger.model import InstantMs
+from ledger.noise import BURST_MAX, INTERVAL_MS
+from tests.support.cases import Clock
+from tests.support.issuers import HOUR_MS, Made, refund, standard_issuer
+from tests.support.reviewing import whole_trail
+from tests.support.service import Service
+
+YEAR_MS = 365 * 24 * HOUR_MS
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    with Service() as service:
+        yield standard_issuer(tmp_path / "f0", port=service.port)
+
+
+def instant(clock: Clock, ahead_ms: int = 0) -> str:
+    return instant_text(InstantMs(clock() + ahead_ms))
+
+
+@pytest.mark.spec("AUD-09", "PER-03")
+def test_a_clock_that_was_set_back_leaves_no_span_out_of_a_report(made: Made) -> None:
+    clock = Clock()
+    with made.open(clock=clock, uptime=machine_uptime()) as issuer:
+        before = instant(clock)
+        refund(issuer, order="o-1")
+        clock.ahead_ms = YEAR_MS
+        issuer.clock_accept()
+        refund(issuer, order="o-2")
+        clock.ahead_ms = 0
+        issuer.clock_accept()
+        since = instant(clock, 1)
+        clock.ahead_ms = 2
+        refund(issuer, order="o-3")
+        until = instant(clock, 1_000)
+        clock.ahead_ms = 3_000
+        trail = whole_trail(issuer)
+        asked = issuer.audit_query(since=since, until=until).more["rows"]
+        # What lies in one stretch of time is counted alone.
+        told: Any = issuer.audit_report(since=since, until=until).more["population"]
+        assert [row["sequence"] for row in asked] == list(range(told["first"], told["last"] + 1))  # type: ignore[union-attr,index]
+        assert (told["effects"]["begun"], "outside" in told) == (1, False)
+        # What lies before and after the wrong time is counted with what was done in that time, and the report says so.
+        both: Any = issuer.audit_report(since=before, until=until)
+        told = both.more["population"]
+        within = [one for one in trail if told["first"] <= one.sequence <= told["last"]]
+        assert told["spans"] == len(within)
+        assert told["outside"] == sum(one.at_ms > now_ms() + HOUR_MS for one in within) > 0
+        assert (
+            f"  {told['outside']} of them carry a time outside of it: the clock was set in between"
+            in (both.more["lines"])
+        )
+        # Until now is until now, whatever time the clock once told.
+        latest: Any = issuer.audit_report(since=since).more["population"]
+        assert latest["effects"]["begun"] == 1
+
+
+@pytest.mark.spec("AUD-09", "AUD-01")
+def test_refusals_that_were_only_counted_are_in_the_number_that_is_signed(made: Made) -> None:
+    clock = Clock()
+    with made.open(clock=clock) as issuer:
+        for _ in range(BURST_MAX + 5):
+            assert issuer.commit("eff_" + "0" * 32).code == "not_found"
+        clock.ahead_ms = INTERVAL_MS + 1
+        issuer.audit_unknowns()  # a look tells what was counted
+        told: Any = issuer.audit_report().more["population"]
+        effects = told["effects"]
+        assert (effects["refused"], effects["refused_repeats"]) == (BURST_MAX, 5)

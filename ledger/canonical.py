@@ -16,8 +16,9 @@ This module does not know any schema; `issuer/operations/payload.py` comes next.
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from json import JSONDecodeError, JSONDecoder, JSONEncoder
+from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn
 
 import rfc8785
@@ -29,6 +30,8 @@ __all__ = [
     "DEPTH_MAX",
     "WHOLE_MAX",
     "canonical_bytes",
+    "canonical_flat",
+    "canonical_text",
     "comparable_bytes",
     "digest",
     "parse_strict",
@@ -76,6 +79,49 @@ def canonical_bytes(value: object) -> bytes:
     if len(body) > BYTES_MAX:
         _refuse_too_large()
     return body
+
+
+def canonical_text(value: object) -> str:
+    """Return `canonical_bytes` of a value as text, to build a larger document of; raises as that does."""
+    return canonical_bytes(value).decode()
+
+
+def canonical_flat(members: Mapping[str, object]) -> str:
+    """Return the canonical text of an object whose members are texts, whole numbers, flags and lists of texts.
+
+    The same text as `canonical_text(dict(members))`, which decides wherever something is not plain; made for a span,
+    that has some thirty short members, in a third of the time.
+
+    Raises:
+        Malformed: as `canonical_bytes`.
+    """
+    written = _flat(members) if _TEXT_ONLY.issuperset(map(type, members)) else None
+    # Each character takes a byte: without one above ASCII this is the length in bytes, and the only ones there are.
+    if written is None or not written.isascii() or len(written) > BYTES_MAX:
+        return canonical_text(dict(members))
+    return written
+
+
+def _flat(members: Mapping[str, Any]) -> str | None:
+    """Return the text of plain members, keys by their code points; None where something is not plain."""
+    parts: list[str] = []
+    for key in sorted(members):
+        value = members[key]
+        kind = type(value)
+        if kind is str:
+            text = encode_basestring(value)
+        elif kind is int and -WHOLE_MAX <= value <= WHOLE_MAX:
+            text = str(value)
+        elif kind is tuple and _TEXT_ONLY.issuperset(map(type, value)):
+            text = f"[{','.join(map(encode_basestring, value))}]"
+        elif kind is bool:
+            text = "true" if value else "false"
+        else:
+            return None
+        parts.append(f"{encode_basestring(key)}:{text}")
+    written = f"{{{','.join(parts)}}}"
+    # The encoder writes a NUL of a text, and nothing else, as these six characters; a backslash of a text it doubles.
+    return None if "\\u0000" in written else written
 
 
 def comparable_bytes(value: object) -> bytes:

@@ -27,11 +27,9 @@ MEMBERS_MAX: Final = 4
 _TEXT_ONLY: Final = frozenset({str})
 
 
-def _is_kept(value: AttributeValue) -> bool:
-    """Say whether a value is of a kind that may be kept, and so may be asked for."""
-    return type(value) is str or (
-        type(value) is tuple and len(value) <= MEMBERS_MAX and _TEXT_ONLY.issuperset(map(type, value))
-    )
+def _is_short_list(value: AttributeValue) -> bool:
+    """Say whether a value is a list of texts that may be kept, and so may be asked for."""
+    return type(value) is tuple and len(value) <= MEMBERS_MAX and _TEXT_ONLY.issuperset(map(type, value))
 
 
 class KnownValues:
@@ -52,12 +50,12 @@ class KnownValues:
         return {
             name: value
             for name, value in attributes.items()
-            if not _is_kept(value) or (name, value) not in pairs
+            if not (type(value) is str or _is_short_list(value)) or (name, value) not in pairs
         }
 
     def learn(self, attributes: Iterable[tuple[str, AttributeValue]]) -> None:
         """Keep values that passed every look. To call this with others is to let them pass unseen."""
-        kept = [pair for pair in attributes if _is_kept(pair[1])]
+        kept = [pair for pair in attributes if type(pair[1]) is str or _is_short_list(pair[1])]
         if len(self._pairs) + len(kept) > KNOWN_MAX:
             self._pairs = set()
         self._pairs.update(kept[:KNOWN_MAX])

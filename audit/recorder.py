@@ -124,8 +124,9 @@ class _StoryIds(IdGenerator):
     def generate_span_id(self) -> int:
         for _ in range(ID_TRIES_MAX):
             drawn = self._random_bytes(SPAN_ID_BYTES)
-            if len(drawn) == SPAN_ID_BYTES and any(drawn):
-                return int.from_bytes(drawn, "big")
+            span_id = int.from_bytes(drawn, "big")
+            if span_id and len(drawn) == SPAN_ID_BYTES:
+                return span_id
         raise SpanNotRecorded("span_id", "The random source gave no usable span id.")
 
 

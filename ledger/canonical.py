@@ -17,6 +17,7 @@ This module does not know any schema; `issuer/operations/payload.py` comes next.
 import hashlib
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from json import JSONDecodeError, JSONDecoder, JSONEncoder
 from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn
@@ -45,6 +46,9 @@ DEPTH_MAX: Final = 32
 
 BYTES_MAX: Final = 256 * 1024
 """Bytes of one document: four times the largest ledger record (64 KiB, LED-02), for previews and exports."""
+
+KEY_SETS_MAX: Final = 256
+"""Sets of keys whose order is remembered: each kind of span has a few."""
 
 _DIGITS_MAX: Final = len(str(-WHOLE_MAX))
 """Longest numeral in range with its sign; a longer one is refused unread, as `int` is quadratic in digits."""
@@ -105,23 +109,28 @@ def canonical_flat(members: Mapping[str, object]) -> str:
 def _flat(members: Mapping[str, Any]) -> str | None:
     """Return the text of plain members, keys by their code points; None where something is not plain."""
     parts: list[str] = []
-    for key in sorted(members):
+    for key, written in _keys_written(tuple(members)):
         value = members[key]
         kind = type(value)
         if kind is str:
-            text = encode_basestring(value)
+            parts.append(written + encode_basestring(value))
         elif kind is int and -WHOLE_MAX <= value <= WHOLE_MAX:
-            text = str(value)
+            parts.append(f"{written}{value}")
         elif kind is tuple and _TEXT_ONLY.issuperset(map(type, value)):
-            text = f"[{','.join(map(encode_basestring, value))}]"
+            parts.append(f"{written}[{','.join(map(encode_basestring, value))}]")
         elif kind is bool:
-            text = "true" if value else "false"
+            parts.append(written + ("true" if value else "false"))
         else:
             return None
-        parts.append(f"{encode_basestring(key)}:{text}")
-    written = f"{{{','.join(parts)}}}"
-    # The encoder writes a NUL of a text, and nothing else, as these six characters; a backslash of a text it doubles.
-    return None if "\\u0000" in written else written
+    text = f"{{{','.join(parts)}}}"
+    # So the encoder writes a NUL. A text that holds these six characters is taken for one, which costs time alone.
+    return None if "\\u0000" in text else text
+
+
+@lru_cache(maxsize=KEY_SETS_MAX)
+def _keys_written(keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return keys in their order, each with what is written before its value. All are exactly `str`."""
+    return tuple((key, f"{encode_basestring(key)}:") for key in sorted(keys))
 
 
 def comparable_bytes(value: object) -> bytes:

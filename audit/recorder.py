@@ -21,12 +21,13 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
+from audit.known import KnownValues
 from audit.redaction import without_secrets
-from audit.vocabulary import check
-from ledger.canonical import canonical_bytes
+from audit.vocabulary import OUTCOMES, check
+from ledger.canonical import canonical_flat, canonical_text
 from ledger.errors import Malformed, SpanNotRecorded
 from ledger.model import BINDING_BYTES_MAX, InstantMs
 from ledger.transitions import AttributeValue, Position, RecordedSpan, Transition
@@ -86,6 +87,7 @@ SELFTEST_ATTRIBUTES: Final = 200
 SELFTEST_LENGTH: Final = 8192
 """Characters of a value, longer than any length limit that is in use."""
 
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _SPAN_ID: Final = re.compile(r"[0-9a-f]{16}\Z")
 
 
@@ -95,14 +97,13 @@ def trace_id_of(ledger_id: str, story: str) -> str:
     return hashlib.sha256(named).digest()[:TRACE_ID_BYTES].hex()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """The span as it must arrive."""
+class _Asked(NamedTuple):
+    """The span as it must arrive; ids as the SDK has them, which is as numbers."""
 
     name: str
     attributes: Mapping[str, AttributeValue]
-    trace_id: str
-    parent_span_id: str | None
+    trace: int
+    parent: int | None
     at_ns: int
 
 
@@ -123,8 +124,9 @@ class _StoryIds(IdGenerator):
     def generate_span_id(self) -> int:
         for _ in range(ID_TRIES_MAX):
             drawn = self._random_bytes(SPAN_ID_BYTES)
-            if len(drawn) == SPAN_ID_BYTES and any(drawn):
-                return int.from_bytes(drawn, "big")
+            span_id = int.from_bytes(drawn, "big")
+            if span_id and len(drawn) == SPAN_ID_BYTES:
+                return span_id
         raise SpanNotRecorded("span_id", "The random source gave no usable span id.")
 
 
@@ -135,7 +137,11 @@ class _Receiver(SpanProcessor):
         self._received = threading.local()
 
     def on_end(self, span: ReadableSpan) -> None:
-        self._received.spans = [*getattr(self._received, "spans", ()), span]
+        received = self._received
+        try:
+            received.spans.append(span)
+        except AttributeError:
+            received.spans = [span]
 
     def take(self) -> list[ReadableSpan]:
         """Return what ended on this thread since the last call."""
@@ -170,9 +176,12 @@ class OtelRecorder:
         self._pid = os.getpid()
         self._ids = _StoryIds(random_bytes)
         self._receiver = _Receiver()
-        self._resource = {"service.name": SERVICE_NAME, "service.version": service_version}
-        self._scope = {"name": SCOPE_NAME, "version": service_version}
-        self._sdk_resource = Resource(self._resource)
+        resource = {"service.name": SERVICE_NAME, "service.version": service_version}
+        self._maker = canonical_text(
+            {"resource": resource, "scope": {"name": SCOPE_NAME, "version": service_version}}
+        )[1:-1]
+        self._known = {is_outcome: KnownValues() for is_outcome in (False, True)}
+        self._sdk_resource = Resource(resource)
         self._sdk_scope = InstrumentationScope(SCOPE_NAME, service_version)
         chain = SynchronousMultiSpanProcessor()  # type: ignore[no-untyped-call]  # the SDK leaves it bare
         for processor in (*processors, self._receiver):
@@ -221,8 +230,13 @@ class OtelRecorder:
         self._refuse_fork()
         if position.ledger_id != self._ledger_id:
             raise SpanNotRecorded("foreign_position", "The position belongs to another ledger.")
-        kept = without_secrets(transition)
-        check(kept)
+        # What an outcome may hold is not what others may, so neither learns from the other.
+        known = self._known[transition.name in OUTCOMES]
+        fresh = known.fresh(transition.attributes)
+        kept = without_secrets(transition, among=fresh)
+        check(kept, among=fresh if kept is transition else None)
+        if kept is transition:
+            known.learn(fresh.items())
         return self._recorded(
             f"permit.{kept.name.value}",
             {**_automatic(kept, position), **kept.attributes},
@@ -267,11 +281,12 @@ class OtelRecorder:
             raise SpanNotRecorded("instant", f"The instant is not within 0 and {AT_MS_MAX} milliseconds.")
         if parent_span_id is not None and (not _SPAN_ID.match(parent_span_id) or not int(parent_span_id, 16)):
             raise SpanNotRecorded("parent", "The parent is no span id.")
+        trace_id = trace_id_of(self._ledger_id, story)
         asked = _Asked(
             name=name,
             attributes=attributes,
-            trace_id=trace_id_of(self._ledger_id, story),
-            parent_span_id=parent_span_id,
+            trace=int(trace_id, 16),
+            parent=None if parent_span_id is None else int(parent_span_id, 16),
             at_ns=at_ms * NS_PER_MS,
         )
         try:
@@ -284,43 +299,36 @@ class OtelRecorder:
                 "sdk", f"The SDK did not record the span: {type(fault).__name__}."
             ) from None
         try:
-            body = canonical_bytes(self._document(asked, span_id))
+            body = self._body(asked, trace_id=trace_id, span_id=span_id, parent_span_id=parent_span_id)
         except Malformed as malformed:
             raise SpanNotRecorded(
                 "not_canonical", f"The span has no canonical form: {malformed.code}."
             ) from None
         if len(body) > BODY_BYTES_MAX:
             raise SpanNotRecorded("too_large", f"The span is larger than {BODY_BYTES_MAX} bytes.")
-        return RecordedSpan(span_id=span_id, trace_id=asked.trace_id, body=body, attributes=asked.attributes)
+        return RecordedSpan(span_id=span_id, trace_id=trace_id, body=body, attributes=attributes)
 
-    def _document(self, asked: _Asked, span_id: str) -> dict[str, object]:
-        """Return the versioned body of a span, which is what is stored, hashed and shipped."""
-        return {
-            "v": BODY_VERSION,
-            "name": asked.name,
-            "trace": asked.trace_id,
-            "span": span_id,
-            "parent": asked.parent_span_id,
-            "kind": "internal",
-            # Nanoseconds since the epoch are above 2^53, where JSON readers begin to round.
-            "start": str(asked.at_ns),
-            "end": str(asked.at_ns),
-            "attributes": dict(asked.attributes),
-            "links": [],
-            "resource": self._resource,
-            "scope": self._scope,
-        }
+    def _body(self, asked: _Asked, *, trace_id: str, span_id: str, parent_span_id: str | None) -> bytes:
+        """Return the versioned body of a span, which is what is stored, hashed and shipped.
+
+        Its members stand in canonical order. Nanoseconds are texts: they are above 2^53, where JSON readers begin to
+        round. The name, ids and instants are words and digits of ours, that need no escape.
+        """
+        parent = "null" if parent_span_id is None else f'"{parent_span_id}"'
+        return (
+            f'{{"attributes":{canonical_flat(asked.attributes)},"end":"{asked.at_ns}","kind":"internal","links":[],'
+            f'"name":"{asked.name}","parent":{parent},{self._maker},"span":"{span_id}",'
+            f'"start":"{asked.at_ns}","trace":"{trace_id}","v":{BODY_VERSION}}}'
+        ).encode()
 
     def _received_id(self, asked: _Asked) -> str:
         """Start and end one span, and return its id once our processor has provably received all of it."""
-        trace = int(asked.trace_id, 16)
         context = Context()
-        if asked.parent_span_id is not None:
-            parent = int(asked.parent_span_id, 16)
-            remote = SpanContext(trace, parent, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+        if asked.parent is not None:
+            remote = SpanContext(asked.trace, asked.parent, is_remote=True, trace_flags=_SAMPLED)
             context = set_span_in_context(NonRecordingSpan(remote), context)
         self._receiver.take()
-        self._ids.want(trace)
+        self._ids.want(asked.trace)
         span = self._tracer.start_span(
             asked.name,
             context=context,
@@ -345,17 +353,19 @@ class OtelRecorder:
     def _is_as_asked(self, span: ReadableSpan, asked: _Asked) -> bool:
         """Say whether every part of a received span is what was asked for, with nothing dropped or added."""
         wanted = asked.attributes
-        kept = dict(span.attributes or {})
-        parent = None if span.parent is None else f"{span.parent.span_id:016x}"
+        arrived = span.attributes
+        # The SDK's own copy is one step of C; as any other mapping it would be read key by key.
+        kept = arrived.copy() if isinstance(arrived, MappingProxyType) else dict(arrived or {})
+        parent = None if span.parent is None else span.parent.span_id
         return (
             span.context is not None
-            and f"{span.context.trace_id:032x}" == asked.trace_id
-            and parent == asked.parent_span_id
+            and span.context.trace_id == asked.trace
+            and parent == asked.parent
             and (span.name, span.kind) == (asked.name, SpanKind.INTERNAL)
             and (span.start_time, span.end_time) == (asked.at_ns, asked.at_ns)
             and kept == wanted
             # True equals 1 in Python, so types are compared as well; both keep the order of insertion.
-            and [type(value) for value in kept.values()] == [type(value) for value in wanted.values()]
+            and [*map(type, kept.values())] == [*map(type, wanted.values())]
             and not span.events
             and not span.links
             and span.status.status_code is StatusCode.UNSET

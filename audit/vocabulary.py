@@ -17,7 +17,7 @@ from audit.attributes import ATTRIBUTES, AUTOMATIC, VISIBLE, Kind, fits
 from ledger.errors import SpanNotRecorded
 from ledger.model import EFFECT_ID_PATTERN
 from ledger.states import PENDING, EffectState, is_legal
-from ledger.transitions import Transition, TransitionName
+from ledger.transitions import AttributeValue, Transition, TransitionName
 
 __all__ = ["ATTRIBUTES", "AUTOMATIC", "OUTCOMES", "SPANS", "check", "fits", "page"]
 
@@ -40,6 +40,7 @@ class SpanShape:
 
     required: frozenset[str]
     optional: frozenset[str]
+    allowed: frozenset[str]
     state_to: EffectState | None
 
 
@@ -67,7 +68,8 @@ _EFFECT: Final = _named("mode", "task.id", "actor", "subject", "operation")
 def _shape(
     required: frozenset[str], optional: frozenset[str], state_to: EffectState | None = None
 ) -> SpanShape:
-    return SpanShape(required=required, optional=(optional | _EVERY) - required, state_to=state_to)
+    optional = (optional | _EVERY) - required
+    return SpanShape(required=required, optional=optional, allowed=required | optional, state_to=state_to)
 
 
 SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
@@ -237,8 +239,13 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
 """Each kind of span. Names of effects also carry their task, actor, subject and operation, for AUD-06."""
 
 
-def check(transition: Transition) -> None:
+def check(transition: Transition, *, among: Mapping[str, AttributeValue] | None = None) -> None:
     """Refuse a transition whose span the vocabulary does not know (AUD-07).
+
+    Args:
+        transition: what happened.
+        among: those of its attributes whose values were not checked before (`audit.known`); None for all. Names,
+            states and what must be there are checked in any case.
 
     Raises:
         SpanNotRecorded: `vocabulary`; the sentence names the attribute or the part at fault, never a value.
@@ -247,17 +254,19 @@ def check(transition: Transition) -> None:
     if shape is None:
         raise SpanNotRecorded("vocabulary", "The kind of the transition is not in the vocabulary.")
     _check_states(transition, shape)
+    attributes = transition.attributes
+    if not shape.allowed.issuperset(attributes):
+        outside = next(name for name in attributes if name not in shape.allowed)
+        # A name that is in no table may be a caller's own words, so it is not repeated.
+        known = outside if outside in ATTRIBUTES or outside in AUTOMATIC else "An attribute outside the table"
+        raise SpanNotRecorded("vocabulary", f"{known} has no place in a span {transition.name.value}.")
     allows_redacted = transition.name in OUTCOMES
-    for name, value in transition.attributes.items():
-        if name not in shape.required and name not in shape.optional:
-            # A name that is in no table may be a caller's own words, so it is not repeated.
-            known = name if name in ATTRIBUTES or name in AUTOMATIC else "An attribute outside the table"
-            raise SpanNotRecorded("vocabulary", f"{known} has no place in a span {transition.name.value}.")
+    for name, value in (attributes if among is None else among).items():
         if not fits(name, value, allows_redacted=allows_redacted):
             raise SpanNotRecorded("vocabulary", f"{name} is not of the type or form in the vocabulary.")
-    for name in sorted(shape.required):
-        if name not in transition.attributes:
-            raise SpanNotRecorded("vocabulary", f"{name} is missing in a span {transition.name.value}.")
+    if not shape.required <= attributes.keys():
+        missing = min(shape.required - attributes.keys())
+        raise SpanNotRecorded("vocabulary", f"{missing} is missing in a span {transition.name.value}.")
 
 
 def _check_states(transition: Transition, shape: SpanShape) -> None:

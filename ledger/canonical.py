@@ -16,8 +16,10 @@ This module does not know any schema; `issuer/operations/payload.py` comes next.
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from functools import lru_cache
 from json import JSONDecodeError, JSONDecoder, JSONEncoder
+from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn
 
 import rfc8785
@@ -29,6 +31,8 @@ __all__ = [
     "DEPTH_MAX",
     "WHOLE_MAX",
     "canonical_bytes",
+    "canonical_flat",
+    "canonical_text",
     "comparable_bytes",
     "digest",
     "parse_strict",
@@ -42,6 +46,9 @@ DEPTH_MAX: Final = 32
 
 BYTES_MAX: Final = 256 * 1024
 """Bytes of one document: four times the largest ledger record (64 KiB, LED-02), for previews and exports."""
+
+KEY_SETS_MAX: Final = 256
+"""Sets of keys whose order is remembered: each kind of span has a few."""
 
 _DIGITS_MAX: Final = len(str(-WHOLE_MAX))
 """Longest numeral in range with its sign; a longer one is refused unread, as `int` is quadratic in digits."""
@@ -76,6 +83,54 @@ def canonical_bytes(value: object) -> bytes:
     if len(body) > BYTES_MAX:
         _refuse_too_large()
     return body
+
+
+def canonical_text(value: object) -> str:
+    """Return `canonical_bytes` of a value as text, to build a larger document of; raises as that does."""
+    return canonical_bytes(value).decode()
+
+
+def canonical_flat(members: Mapping[str, object]) -> str:
+    """Return the canonical text of an object whose members are texts, whole numbers, flags and lists of texts.
+
+    The same text as `canonical_text(dict(members))`, which decides wherever something is not plain; made for a span,
+    that has some thirty short members, in a third of the time.
+
+    Raises:
+        Malformed: as `canonical_bytes`.
+    """
+    written = _flat(members) if _TEXT_ONLY.issuperset(map(type, members)) else None
+    # Each character takes a byte: without one above ASCII this is the length in bytes, and the only ones there are.
+    if written is None or not written.isascii() or len(written) > BYTES_MAX:
+        return canonical_text(dict(members))
+    return written
+
+
+def _flat(members: Mapping[str, Any]) -> str | None:
+    """Return the text of plain members, keys by their code points; None where something is not plain."""
+    parts: list[str] = []
+    for key, written in _keys_written(tuple(members)):
+        value = members[key]
+        kind = type(value)
+        if kind is str:
+            parts.append(written + encode_basestring(value))
+        elif kind is int and -WHOLE_MAX <= value <= WHOLE_MAX:
+            parts.append(f"{written}{value}")
+        elif kind is tuple and _TEXT_ONLY.issuperset(map(type, value)):
+            parts.append(f"{written}[{','.join(map(encode_basestring, value))}]")
+        elif kind is bool:
+            parts.append(written + ("true" if value else "false"))
+        else:
+            return None
+    text = f"{{{','.join(parts)}}}"
+    # So the encoder writes a NUL. A text that holds these six characters is taken for one, which costs time alone.
+    return None if "\\u0000" in text else text
+
+
+@lru_cache(maxsize=KEY_SETS_MAX)
+def _keys_written(keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return keys in their order, each with what is written before its value. All are exactly `str`."""
+    return tuple((key, f"{encode_basestring(key)}:") for key in sorted(keys))
 
 
 def comparable_bytes(value: object) -> bytes:

@@ -39,15 +39,24 @@ class Row:
 
 def median_cost(run: Callable[[], object], *, rounds: int) -> Cost:
     """Run something `rounds` times after one warm-up and return its median cost."""
-    run()
-    cpu, wall = [], []
-    for _ in range(rounds):
-        began, cpu_began = time.perf_counter(), time.process_time()
+    return median_costs(run, rounds=rounds)[0]
+
+
+def median_costs(*runs: Callable[[], object], rounds: int) -> list[Cost]:
+    """Run several things in turn, `rounds` times after one warm-up, and return the median cost of each."""
+    for run in runs:
         run()
-        cpu.append(time.process_time() - cpu_began)
-        wall.append(time.perf_counter() - began)
+    took: list[list[tuple[float, float]]] = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, costs in zip(runs, took, strict=True):
+            began, cpu_began = time.perf_counter(), time.process_time()
+            run()
+            costs.append((time.process_time() - cpu_began, time.perf_counter() - began))
     middle = rounds // 2
-    return Cost(cpu_s=sorted(cpu)[middle], wall_s=sorted(wall)[middle])
+    return [
+        Cost(cpu_s=sorted(cpu for cpu, _ in costs)[middle], wall_s=sorted(wall for _, wall in costs)[middle])
+        for costs in took
+    ]
 
 
 class BareProgram:

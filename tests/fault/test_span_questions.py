@@ -272,7 +272,9 @@ def test_what_others_do_to_the_same_resource_hides_nothing_that_was_done_after_a
     def recorded(kind: str, number: int, subject: str, operation: str) -> int:
         shape, effect = told.KINDS[kind], EffectId(f"eff_{number:032x}")
         about = {
-            "permit.actor": "agent-7", "permit.subject": subject, "permit.operation": operation,
+            "permit.actor": "agent-7",
+            "permit.subject": subject,
+            "permit.operation": operation,
             "permit.resource.id": "account/everybody",
         }
         step = Step(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import rfc8785
@@ -16,10 +17,12 @@ from ledger.canonical import (
     _check_domain,
     _plain_left,
     canonical_bytes,
+    canonical_flat,
     comparable_bytes,
     parse_strict,
 )
 from ledger.errors import Malformed
+from ledger.refusals import RefusalCode
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
 SCALARS = st.none() | st.booleans() | st.integers(-WHOLE_MAX, WHOLE_MAX) | TEXTS
@@ -179,3 +182,41 @@ def test_what_is_taken_for_plain_at_a_glance_is_refused_by_no_rule(document: obj
 def test_bytes_for_comparing_are_the_one_encoding_but_for_keys_that_no_row_has(document: object) -> None:
     body = canonical_bytes(document)
     assert comparable_bytes(document) == body or any(ord(letter) > 0xFFFF for letter in body.decode())
+
+
+@pytest.mark.spec("EFF-03")
+@given(
+    st.dictionaries(
+        ANY_TEXTS | st.sampled_from(["permit.actor", "permit.cost"]),
+        ANY_SCALARS | st.lists(ANY_SCALARS, max_size=3).map(tuple) | st.lists(ANY_TEXTS, max_size=3),
+        max_size=5,
+    ),
+)
+@example({"permit.actor": "a\x00b"})
+@example({"permit.cost": ("a\x00",)})
+@example({"a\x00": "b"})
+@example({"permit.actor": "\\u0000", "permit.cost": ("\\\\u0000", '"')})
+@example({"\U00010000": 1, "\ufb33": 2})
+@example({"b": 1, "a": True, "c": (), "d": 2**53})
+def test_a_flat_object_has_the_text_of_every_other_object_or_the_same_refusal(
+    members: dict[str, Any],
+) -> None:
+    whole = outcome(lambda: canonical_bytes(members).decode())
+    flat = outcome(lambda: canonical_flat(members))
+    if isinstance(whole, Malformed):
+        assert isinstance(flat, Malformed)
+        assert flat.code == whole.code
+    else:
+        assert flat == whole
+
+
+@pytest.mark.spec("EFF-03")
+@pytest.mark.parametrize(
+    "members", [{1: "a"}, {"a": "x" * BYTES_MAX}, {"a": RefusalCode.DENIED}, {RefusalCode.DENIED: 1}]
+)
+def test_a_flat_object_outside_the_domain_has_no_text(members: dict[Any, Any]) -> None:
+    refused = outcome(lambda: canonical_bytes(members))
+    flat = outcome(lambda: canonical_flat(members))
+    assert isinstance(refused, Malformed)
+    assert isinstance(flat, Malformed)
+    assert flat.code == refused.code

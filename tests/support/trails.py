@@ -166,8 +166,13 @@ def signed_trail(count: int, key: CheckpointKey) -> Signed:
     return Signed(lines=(header(), *map(line_of, rows)), note=key.over(rows))
 
 
-def restored(source: SpansInMemory, upto: int, left: SpanRow | None) -> SpanRow:
-    """Go back to the first `upto` spans and begin an epoch, which names where a sink stood."""
+def restored(source: SpansInMemory, upto: int, left: SpanRow | None, *, root: bytes | None = None) -> SpanRow:
+    """Go back to the first `upto` spans and begin an epoch, which names where a sink stood.
+
+    `root` is over all that the sink held, the backup's spans first; without it that is what `source` holds up to `left`.
+    """
+    if left is not None and root is None:
+        root = reference_root([row.leaf for row in rows_of(source)[: left.position.sequence]])
     source.roll_back_to(upto)
     source.epoch += 1
     attributes: dict[str, Any] = {
@@ -180,7 +185,7 @@ def restored(source: SpansInMemory, upto: int, left: SpanRow | None) -> SpanRow:
     if left is not None:
         place = left.position
         tail = Tail(epoch=place.epoch, lane=0, sequence=place.sequence, leaf=left.leaf)
-        attributes["permit.sinks.left"] = (left_text(Left(name="local", tail=tail, root=bytes(32))),)
+        attributes["permit.sinks.left"] = (left_text(Left(name="local", tail=tail, root=root or b"")),)
     return source.add(
         Transition(name=TransitionName.LEDGER_RESTORED, story=source.ledger_id, attributes=attributes)
     )
@@ -390,8 +395,10 @@ def forged_restore(trail: Signed, draw: random.Random) -> Signed:
     read["epoch"], read["sequence"] = last["epoch"] + 1, base
     read["span"]["attributes"]["permit.transition"] = "ledger.restored"
     read["span"]["name"] = "permit.ledger.restored"
+    leaves = [bytes.fromhex(document(line)["leaf"]) for line in trail.lines[1 : at + 1]]
+    read["span"]["attributes"]["permit.base.epoch"] = last["epoch"]
     read["span"]["attributes"]["permit.sinks.left"] = [
-        f"local={last['epoch']}:{last['sequence']}:{last['leaf']}:{'0' * 64}"
+        f"local={last['epoch']}:{last['sequence']}:{last['leaf']}:{reference_root(leaves).hex()}"
     ]
     return _with(trail, (*trail.lines[: at + 1], spelled(read, place=True)))
 

@@ -1,7 +1,7 @@
 """The leaves of a file of spans as it holds them, and of which of them each epoch's trail is made.
 
-Rules: LED-08 (a restore goes back to a backup; the file keeps what it leaves), AUD-04 (what is left is not given up: the
-first span of the new epoch holds the root over the backup's spans and then each other span of the file, in order).
+Rules: LED-08 (a restore goes back to a backup; the file keeps what it leaves), AUD-04 (what is left is not given up:
+the first span of the new epoch holds the root over the backup's spans and then each other span of the file, in order).
 A backup may be of any epoch before, so the trail of each is known by the ranges of the file that it is made of. The
 leaves are in a temporary file: memory stays bounded, whatever the length of the trail.
 Next: `audit.verification`.

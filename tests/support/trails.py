@@ -166,10 +166,18 @@ def signed_trail(count: int, key: CheckpointKey) -> Signed:
     return Signed(lines=(header(), *map(line_of, rows)), note=key.over(rows))
 
 
-def restored(source: SpansInMemory, upto: int, left: SpanRow | None, *, root: bytes | None = None) -> SpanRow:
+def restored(
+    source: SpansInMemory,
+    upto: int,
+    left: SpanRow | None,
+    *,
+    root: bytes | None = None,
+    base_epoch: int | None = None,
+) -> SpanRow:
     """Go back to the first `upto` spans and begin an epoch, which names where a sink stood.
 
-    `root` is over all that the sink held, the backup's spans first; without it that is what `source` holds up to `left`.
+    `root` is over all that the sink held, the backup's spans first; without it over what `source` has up to `left`. The
+    backup is of the epoch before, or of `base_epoch`.
     """
     if left is not None and root is None:
         root = reference_root([row.leaf for row in rows_of(source)[: left.position.sequence]])
@@ -177,7 +185,7 @@ def restored(source: SpansInMemory, upto: int, left: SpanRow | None, *, root: by
     source.epoch += 1
     attributes: dict[str, Any] = {
         "permit.mode": "ordinary",
-        "permit.base.epoch": source.epoch - 1,
+        "permit.base.epoch": source.epoch - 1 if base_epoch is None else base_epoch,
         "permit.base.sequence": upto,
         "permit.reason": "with_sink",
         "permit.count": 0,
@@ -451,3 +459,23 @@ def grown_trail(path: Path, count: int, key: CheckpointKey) -> bytes:
             file.write(spelled(read, place=True) + b"\n")
             tree.add(bytes.fromhex(read["leaf"]))
     return key.note(count, tree.frontier().root())
+
+
+def restored_twice(base: int) -> tuple[list[SpanRow], list[SpanRow]]:
+    """Return what a file holds after two restores, the second from a backup that the first left behind; and its trail.
+
+    The first goes back from 60 spans to 40; `base` is the size of the second's backup, up to 60.
+    """
+    source, again = told_spans(60), told_spans(60)
+    first = list(rows_of(source))
+    restored(source, 40, first[-1])
+    for _ in range(10):
+        source.add()
+    file = [*first, *rows_of(source)[40:]]
+    root = reference_root([row.leaf for row in (*first[:base], *first[base:], *file[len(first) :])])
+    again.epoch = 1
+    restored(again, base, file[-1], root=root, base_epoch=0)
+    for _ in range(10):
+        again.add()
+    trail = list(rows_of(again))
+    return [*file, *trail[base:]], trail

@@ -411,7 +411,7 @@ def read_into(trail: Trail, path: Path, ledger: str, *, is_last: bool, told: lis
                 if not line.endswith(b"\n"):
                     if not is_last or len(line) >= LINE_MAX:
                         raise Untrue("it is cut off, or too long")
-                    told.append("the last line is cut off in writing, and was not read")
+                    told.append("the last line has no end, and was not read")
                     break
                 trail.take(Line(line[:-1], ledger))
             except Untrue as fault:

@@ -2,8 +2,8 @@
 
 Rules: AUD-04 (offline, and without a profile), AUD-07. No line is believed for what it says: its leaf is the hash of
 its body, its body is canonical and says the same place, and the line before it comes before it; else nothing after it
-is read. A last line without its end is not read: it was cut off in writing, or by somebody. Files are read a block at a time, so a line without
-an end needs no more memory than another.
+is read. A last line without its end is not read: it was cut off in writing, or by somebody. Files are read a block at a
+time, so a line without an end needs no more memory than another.
 Next: `audit.verification` for the argument; `audit.line_forms` for one line; `audit.sinks.epochs` for the joints.
 """
 

@@ -313,7 +313,8 @@ def test_the_spool_is_private_bounded_and_believes_its_own_keys_alone(made: Made
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     (line,) = file.read_text().splitlines()
     forged = line.replace("u-ana", "u-eve")
-    file.write_text(f"{line}\n{forged}\nnot a look\n")
+    deep = "[" * 50_000
+    file.write_text(f"{line}\n{forged}\nnot a look\n[]\n{{}}\n{deep}\n")
     assert [one.said["permit.caller"] for one in spool.waiting()] == ["u-ana"]
     bytes_each = len(line) + 1
     file.write_text(f"{line}\n" * (SPOOL_BYTES_MAX // bytes_each))

@@ -159,7 +159,7 @@ def pages(house: House, question: Question, head: int) -> Iterator[tuple[Found, 
 
 
 def _said(visit: Visit, asked: AuditAsk, written: _Written, *, whole: bool) -> dict[str, AttributeValue]:
-    said: dict[str, AttributeValue] = {"filter_digest": asked.digest(visit.command)}
+    said: dict[str, AttributeValue] = {"filter_digest": asked.digest(visit)}
     if written.count:
         said["base_sequence"] = written.last
     if whole and written.first == 1:
@@ -211,7 +211,7 @@ def publish_report(
     """Put a report on record and give it its name."""
     written = _Written(count=report["spans"], first=report["first"], last=report["last"])
     said: dict[str, AttributeValue] = {
-        "filter_digest": asked.digest(visit.command),
+        "filter_digest": asked.digest(visit),
         "base_sequence": max(0, report["last"]),
         "tree_size": report["tree"]["size"],
         "tree_root": report["tree"]["root"],

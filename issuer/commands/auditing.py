@@ -138,7 +138,7 @@ def told(
     look = observed(
         visit,
         count=len(sheet.rows),
-        filter_digest=asked.digest(visit.command),
+        filter_digest=asked.digest(visit),
         **decided_by(visit),
     )
     is_recorded = on_record(visit, look)

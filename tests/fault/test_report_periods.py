@@ -67,6 +67,25 @@ def test_a_clock_that_was_set_back_leaves_no_span_out_of_a_report(made: Made) ->
         assert latest["effects"]["begun"] == 1
 
 
+@pytest.mark.spec("AUD-09", "PER-03")
+def test_a_clock_that_was_set_back_hides_no_change_of_authority(made: Made) -> None:
+    clock = Clock()
+    with made.open(clock=clock, uptime=machine_uptime()) as issuer:
+        clock.ahead_ms = YEAR_MS
+        issuer.clock_accept()
+        issuer.task_freeze("t1")
+        clock.ahead_ms = 0
+        issuer.clock_accept()
+        since = instant(clock, 1)
+        clock.ahead_ms = 5
+        issuer.suspend("actor", "agent-8")
+        until = instant(clock, 1_000)
+        rows: Any = issuer.audit_changes(since=since, until=until).more["changes"]
+        asked: Any = issuer.audit_query(since=since, until=until).more["rows"]
+        assert len(rows) == 1
+        assert rows[0]["sequence"] in [row["sequence"] for row in asked]
+
+
 @pytest.mark.spec("AUD-09", "AUD-01")
 def test_refusals_that_were_only_counted_are_in_the_number_that_is_signed(made: Made) -> None:
     clock = Clock()

@@ -230,7 +230,8 @@ def audit_snapshot(visit: Visit, out: Path, *, progress: Progress = no_progress)
     def run() -> Answer:
         swept(visit)
         asked = AuditAsk()
-        with new_file(out) as made:
+        # SQLite writes to a name: whoever kills this leaves a part of a database there, and no record (ADR-0035).
+        with new_file(out, is_named=True) as made:
             written = _snapshot(visit, made, question_of(visit, asked), progress)
             said = _said(visit, asked, written, whole=True)
             digest = made.read_digest()

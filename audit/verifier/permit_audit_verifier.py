@@ -275,8 +275,8 @@ class Line:
     def left(self) -> set:
         """Return where the first span of an epoch says that files stood, each with the root over all that it held."""
         texts = self.attributes.get("permit.sinks.left")
-        found = [LEFT.match(text) for text in texts if type(text) is str] if type(texts) is list else []
-        return {(int(each[1]), int(each[2]), each[3], each[4]) for each in found if each}
+        texts = texts if type(texts) is list and {*map(type, texts)} <= {str} else []
+        return {(int(each[1]), int(each[2]), each[3], each[4]) for each in map(LEFT.match, texts) if each}
 
 
 class Trail:

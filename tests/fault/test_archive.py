@@ -476,8 +476,8 @@ def test_an_archive_ends_at_the_newest_checkpoint_that_was_asked_for(house: Live
     house.clock.ahead_ms += 3 * DAY_MS
     assert house.issuer.audit_query().code == "found"
     assert house.checkpoint() > size
-    named: dict[str, object] = {"before": "2d"} if how == "before" else {"upto": size + 1}
-    assert house.archived(**named).more["last"] == size
+    said = house.archived(before="2d") if how == "before" else house.archived(upto=size + 1)
+    assert said.more["last"] == size
 
 
 @pytest.mark.spec("AUD-08")

@@ -160,11 +160,11 @@ def told(
     if text is None:
         going_on = [] if cursor is None else [f"  more: go on with --after {cursor}"]
         more[named], more["lines"] = list(sheet.rows), [*(sheet.lines or ["  none"]), *going_on]
+    else:
+        more["text"] = text
     if archive is not None:
         more["archived"] = archive.shown()
         say = f"{say} {_ARCHIVED.format(upto=archive.upto, digest=archive.digest)}"
-    else:
-        more["text"] = text
     if not is_recorded:
         say, more["recorded"] = f"{say} {LATER_SAY}", False
     return answering.about(visit.house, "found", say=say, more=more)

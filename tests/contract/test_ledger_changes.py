@@ -32,6 +32,7 @@ from ledger.changes import (
     PermitUsed,
     RulingMade,
     SinkRegistered,
+    SpansArchived,
     Step,
     TaskMoved,
     TaskOpened,
@@ -94,9 +95,13 @@ class Room:
     over: Invocation = field(init=False)
     invocation: Invocation = field(init=False)
     waiting: Effect = field(init=False)
+    noticed: int = field(init=False)
+    """The sequence of a refusal, which nothing hangs on."""
 
     def __post_init__(self) -> None:
         self.task = open_task(self.ledger, "org", {CENT: 1_000})
+        refusal = Transition(name=TransitionName.REFUSED, story=self.ledger.ledger_id)
+        self.noticed = commit_steps(self.ledger, Step(transition=refusal)).sequence
         self.prepared = prepare(self.ledger, self.task, {CENT: 10})
         self.permitted = permitted_effect(self.ledger, self.task, {CENT: 10})
         self.admitted = admitted_effect(self.ledger, self.task, {CENT: 10})
@@ -316,6 +321,23 @@ ROWS: dict[type[Change], Row] = {
         ),
         about=lambda room: room.prepared,
         target=EffectState.DENIED,
+    ),
+    SpansArchived: Row(
+        make=lambda room: (
+            SpansArchived(
+                upto=room.ledger.read(lambda view: view.head()).sequence,
+                leaving=room.ledger.read(lambda view: view.leaving(view.head().sequence)),
+            ),
+        ),
+        shows=lambda room, view, change: (
+            isinstance(change, SpansArchived)
+            and view.span_at(room.noticed) is None
+            and room.noticed in {row.sequence for row in view.leaves_after(0, limit=1000)}
+            and view.leaving(change.upto) == replace(change.leaving, count=0)
+        ),
+        like=lambda room: Step(
+            transition=Transition(name=TransitionName.AUDIT_ARCHIVED, story=room.ledger.ledger_id)
+        ),
     ),
     TombstonesForgotten: Row(
         make=lambda room: (

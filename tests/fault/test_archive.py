@@ -179,6 +179,9 @@ def test_nobody_takes_what_was_archived_for_what_never_was(house: Lived) -> None
     asked = house.issuer.audit_query(name="refused")
     assert asked.more["archived"]["sha256"] == digest  # type: ignore[index]
     assert str(digest) in asked.say
+    assert "text" not in asked.more
+    assert house.issuer.audit_query(form="csv").more["text"]
+    assert "archived" not in house.issuer.audit_changes().more
     assert house.issuer.audit_report().more["population"]["first"] == size + 1  # type: ignore[index]
     assert house.issuer.audit_report(since="400d").code == "malformed"
     assert house.issuer.audit_report(since="1h").code == "malformed"

@@ -59,6 +59,7 @@ from ledger.port import Ledger, View
 from ledger.states import EffectState
 from ledger.transitions import Position, RecordedSpan, Transition, TransitionName
 from tests.contract.conftest import Store
+from tests.support.archived import archive_step, archiving, is_archived, noticed
 from tests.support.invocations import begin, beginning, closing, ending, going, new_invocation, obliging
 from tests.support.ledger_authority import OPERATION, approving, asking, dropping, rule, ruling, ruling_step
 from tests.support.ledgers import (
@@ -96,12 +97,10 @@ class Room:
     invocation: Invocation = field(init=False)
     waiting: Effect = field(init=False)
     noticed: int = field(init=False)
-    """The sequence of a refusal, which nothing hangs on."""
 
     def __post_init__(self) -> None:
         self.task = open_task(self.ledger, "org", {CENT: 1_000})
-        refusal = Transition(name=TransitionName.REFUSED, story=self.ledger.ledger_id)
-        self.noticed = commit_steps(self.ledger, Step(transition=refusal)).sequence
+        self.noticed = noticed(self.ledger)
         self.prepared = prepare(self.ledger, self.task, {CENT: 10})
         self.permitted = permitted_effect(self.ledger, self.task, {CENT: 10})
         self.admitted = admitted_effect(self.ledger, self.task, {CENT: 10})
@@ -323,21 +322,9 @@ ROWS: dict[type[Change], Row] = {
         target=EffectState.DENIED,
     ),
     SpansArchived: Row(
-        make=lambda room: (
-            SpansArchived(
-                upto=room.ledger.read(lambda view: view.head()).sequence,
-                leaving=room.ledger.read(lambda view: view.leaving(view.head().sequence)),
-            ),
-        ),
-        shows=lambda room, view, change: (
-            isinstance(change, SpansArchived)
-            and view.span_at(room.noticed) is None
-            and room.noticed in {row.sequence for row in view.leaves_after(0, limit=1000)}
-            and view.leaving(change.upto) == replace(change.leaving, count=0)
-        ),
-        like=lambda room: Step(
-            transition=Transition(name=TransitionName.AUDIT_ARCHIVED, story=room.ledger.ledger_id)
-        ),
+        make=lambda room: (archiving(room.ledger),),
+        shows=lambda room, view, change: is_archived(view, room.noticed, change),
+        like=lambda room: archive_step(room.ledger),
     ),
     TombstonesForgotten: Row(
         make=lambda room: (

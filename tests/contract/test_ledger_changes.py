@@ -96,7 +96,6 @@ class Room:
     over: Invocation = field(init=False)
     invocation: Invocation = field(init=False)
     waiting: Effect = field(init=False)
-    noticed: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.task = open_task(self.ledger, "org", {CENT: 1_000})
@@ -436,8 +435,7 @@ def money_of(room: Room, view: View) -> tuple[int, int, int]:
 
 
 def step_of(room: Room, row: Row) -> tuple[Step, Change]:
-    changes = row.make(room)
-    change = changes[-1]
+    change = (changes := row.make(room))[-1]
     about = change.effect if isinstance(change, EffectPrepared) else row.about(room)
     if about is not None and row.target is not None:
         transition = moving(about, row.target)
@@ -445,8 +443,7 @@ def step_of(room: Room, row: Row) -> tuple[Step, Change]:
         return Step(transition=transition, changes=changes), change
     if row.like is not None:
         return replace(row.like(room), changes=changes), change
-    probing = Transition(name=TransitionName.PROBE, story="led")
-    return Step(transition=probing, changes=changes), change
+    return Step(transition=Transition(name=TransitionName.PROBE, story="led"), changes=changes), change
 
 
 class BreaksNext(PlainRecorder):

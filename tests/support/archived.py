@@ -16,7 +16,7 @@ def noticed(ledger: Ledger) -> int:
 
 def archiving(ledger: Ledger) -> SpansArchived:
     """Return the change that archives everything that may leave by now."""
-    return ledger.read(lambda view: _up_to_here(view))
+    return ledger.read(_up_to_here)
 
 
 def _up_to_here(view: View) -> SpansArchived:

@@ -107,6 +107,7 @@ NEVER: dict[str, Act] = {
     "audit-snapshot": lambda one, _: one.audit_snapshot("never.db"),
     "audit-checkpoint": lambda one, _: one.audit_checkpoint(),
     "audit-key": lambda one, _: one.audit_key(),
+    "audit-archive": lambda one, _: one.audit_archive("never.jsonl"),
     "audit-hash": lambda one, _: one.audit_hash("Order", "o-1"),
     "keys-list": lambda one, _: one.keys_list(),
     "keys-rotate": lambda one, _: one.keys_rotate(),

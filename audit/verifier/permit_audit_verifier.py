@@ -350,15 +350,20 @@ class Trail:
         return VERIFIED if standings and covered and not refused else NOT_ANCHORED
 
 
-def header_ledger(line: bytes, path: Path) -> str:
-    """Return the ledger that the first line of a file names."""
+def header_of(line: bytes, path: Path) -> tuple:
+    """Return the ledger that the first line of a file names, and the span that the file goes on after, or ()."""
     with contextlib.suppress(*BAD):
         held = document_of(line[:-1])
+        said = held.pop("after", None)
+        after = () if said is None else (said["epoch"], said["sequence"], said["leaf"])
         proper = (
             set(held) == {"kind", "ledger", "v"} and held["kind"] == "permit-audit" and line.endswith(b"\n")
         )
+        if said is not None:
+            proper = proper and set(said) == {"epoch", "lane", "leaf", "sequence"} and said["lane"] == 0
+            proper = proper and [type(each) for each in after] == [int, int, str]
         if proper and type(held["v"]) is int and held["v"] == 1 and type(held["ledger"]) is str:
-            return held["ledger"]
+            return held["ledger"], after
     raise Unusable(f"{path.name} does not begin as a file of spans does")
 
 
@@ -367,7 +372,7 @@ def verify_export(paths: list, keys: list, notes: list) -> tuple:
     ledgers = set()
     for path in paths:
         with path.open("rb") as file:
-            ledgers.add(header_ledger(file.readline(512), path))
+            ledgers.add(header_of(file.readline(512), path)[0])
     if len(ledgers) != 1:
         raise Unusable("the files are of different ledgers")
     ledger, told, checkpoints = ledgers.pop(), [], []
@@ -397,7 +402,11 @@ def verify_export(paths: list, keys: list, notes: list) -> tuple:
 def read_into(trail: Trail, path: Path, ledger: str, *, is_last: bool, told: list) -> str:
     """Read a file into a trail; return what stopped it, or an empty text."""
     with path.open("rb") as file:
-        file.readline(512)
+        after, before = header_of(file.readline(512), path)[1], trail.before
+        if after and (before is None or after != (before.epoch, before.sequence, before.leaf.hex())):
+            return (
+                f"{path.name} line 1: it goes on after span {after[1]}, which is not the last one before it"
+            )
         for number, line in enumerate(iter(lambda: file.readline(LINE_MAX + 1), b""), start=2):
             try:
                 if not line.endswith(b"\n"):

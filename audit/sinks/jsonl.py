@@ -43,7 +43,9 @@ from audit.sinks.segments import (
     FILE_FLAGS,
     FILE_MODE,
     SEGMENT_BYTES,
+    Chain,
     begin_next,
+    chain_before,
     refuse_taken,
     segments_of,
 )
@@ -225,6 +227,12 @@ class JsonlSink:
 
         The end of a file that another process writes to is its last whole line, so nothing is locked.
         """
+        with self._looked() as fd:
+            return self._last_span(fd, source).sequence
+
+    @contextmanager
+    def _looked(self) -> Iterator[int]:
+        """Open the file to read it, for the block."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
@@ -232,11 +240,21 @@ class JsonlSink:
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 self._refuse("not_a_file", "The place of the audit file is no regular file.")
-            return self._last_span(fd, source).sequence
+            yield fd
         except OSError as error:
             raise os_fault(self.name, error) from None
         finally:
             os.close(fd)
+
+    def chain(self) -> Chain:
+        """Return the full files before the newest, and which one is missing; only their ends are read.
+
+        Raises:
+            SinkUnavailable: as `reached`.
+        """
+        with self._looked() as fd:
+            start = start_of(fd, self._ledger_id, self.name)
+            return chain_before(self._path, self._ledger_id, start.after, self.name)
 
     def close(self) -> None:
         """Let go of the file; a later call opens it again."""

@@ -37,7 +37,6 @@ __all__ = [
     "FILE_FLAGS",
     "FILE_MODE",
     "SEGMENT_BYTES",
-    "SEGMENT_BYTES_RANGE",
     "Chain",
     "Segment",
     "begin_next",
@@ -51,9 +50,6 @@ __all__ = [
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 """Bytes at which a file is full: some 60,000 spans, and a copy of it takes about a second."""
-
-SEGMENT_BYTES_RANGE: Final = (1024 * 1024, 1024 * 1024 * 1024 * 1024)
-"""Bytes that an owner may name instead."""
 
 FILE_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 FILE_MODE: Final = 0o600

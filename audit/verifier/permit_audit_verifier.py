@@ -355,13 +355,19 @@ def header_of(line: bytes, path: Path) -> tuple:
     with contextlib.suppress(*BAD):
         held = document_of(line[:-1])
         said = held.pop("after", None)
-        after = () if said is None else (said["epoch"], said["sequence"], said["leaf"])
+        after = () if said is None else tuple(said[name] for name in ("epoch", "lane", "sequence", "leaf"))
         proper = (
             set(held) == {"kind", "ledger", "v"} and held["kind"] == "permit-audit" and line.endswith(b"\n")
         )
         if said is not None:
-            proper = proper and set(said) == {"epoch", "lane", "leaf", "sequence"} and said["lane"] == 0
-            proper = proper and [type(each) for each in after] == [int, int, str]
+            proper = (
+                proper
+                and set(said) == {"epoch", "lane", "leaf", "sequence"}
+                and [type(each) for each in after] == [int, int, int, str]
+                and all(0 <= each < 10**16 for each in after[:3])
+                and after[2] > 0
+                and re.match(r"[0-9a-f]{64}\Z", after[3]) is not None
+            )
         if proper and type(held["v"]) is int and held["v"] == 1 and type(held["ledger"]) is str:
             return held["ledger"], after
     raise Unusable(f"{path.name} does not begin as a file of spans does")
@@ -403,9 +409,9 @@ def read_into(trail: Trail, path: Path, ledger: str, *, is_last: bool, told: lis
     """Read a file into a trail; return what stopped it, or an empty text."""
     with path.open("rb") as file:
         after, before = header_of(file.readline(512), path)[1], trail.before
-        if after and (before is None or after != (before.epoch, before.sequence, before.leaf.hex())):
+        if after and (before is None or after != (before.epoch, 0, before.sequence, before.leaf.hex())):
             return (
-                f"{path.name} line 1: it goes on after span {after[1]}, which is not the last one before it"
+                f"{path.name} line 1: it goes on after span {after[2]}, which is not the last one before it"
             )
         for number, line in enumerate(iter(lambda: file.readline(LINE_MAX + 1), b""), start=2):
             try:

@@ -169,7 +169,9 @@ def test_a_process_killed_at_any_call_leaves_what_the_next_one_goes_on_from(tmp_
 
 
 @pytest.mark.spec("AUD-02")
-@pytest.mark.parametrize("step", ["fsync", "link", "rename", "unlink", "fchmod", "fdatasync"])
+@pytest.mark.parametrize(
+    "step", ["open", "write", "fsync", "link", "rename", "unlink", "fchmod", "fdatasync"]
+)
 def test_a_step_that_fails_acknowledges_nothing_and_the_next_call_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -224,6 +226,56 @@ def test_a_name_that_may_not_be_durable_is_synced_before_the_first_span_under_it
     again = a_sink(path)
     ship_one_by_one(again, last + 1, last + 2)
     assert done == ["folder", "write", "write"]
+
+
+@pytest.mark.spec("AUD-02")
+def test_a_full_file_is_on_the_medium_before_it_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of all that a rotation does, and no call more where there is none."""
+    path = a_place(tmp_path)
+    last = until_full(path)
+    done: list[str] = []
+
+    def seen(name: str) -> Callable[..., object]:
+        real = getattr(os, name)
+
+        def call(*arguments: object, **named: object) -> object:
+            place = f"/proc/self/fd/{arguments[0]}" if isinstance(arguments[0], int) else str(arguments[0])
+            path = Path(place)
+            done.append(f"{name} {(path.readlink() if place.startswith('/proc') else path).name}")
+            return real(*arguments, **named)
+
+        return call
+
+    for name in ("fdatasync", "fsync", "write", "link", "rename"):
+        monkeypatch.setattr(os, name, seen(name))
+    sink = a_sink(path)
+    ship_one_by_one(sink, last + 1, last + 1)
+    hidden, folder = ".spans.jsonl.next", tmp_path.name
+    assert done == [
+        "fdatasync spans.jsonl",
+        *(f"write {hidden}", f"fsync {hidden}"),
+        *("link spans.jsonl", f"fsync {folder}", f"rename {hidden}"),
+        *(f"fsync {folder}", "write spans.jsonl", "fdatasync spans.jsonl"),
+    ]
+    done.clear()
+    ship_one_by_one(sink, last + 2, last + 2)
+    assert done == ["write spans.jsonl", "fdatasync spans.jsonl"]
+
+
+@pytest.mark.spec("AUD-02")
+def test_a_file_with_both_names_takes_no_span_even_of_a_process_that_would_not_call_it_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = a_place(tmp_path)
+    last = until_full(path)
+    monkeypatch.setattr(os, "rename", FullDisk(os.rename, 1))
+    assert why_not(a_sink(path), last + 1) == "no_space"
+    assert path.stat().st_nlink == 2
+    ship_one_by_one(a_sink(path, segment_bytes=10**9), last + 1, last + 1)
+    assert len(full_files(path)) == path.stat().st_nlink == 1
+    assert told(path) == list(range(1, last + 2))
 
 
 @pytest.mark.spec("AUD-02")

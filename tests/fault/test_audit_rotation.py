@@ -48,11 +48,12 @@ class FullDisk:
     """A call of the operating system that finds no space, one time of many."""
 
     def __init__(self, real: Callable[..., object], fails_at: int) -> None:
-        self.real, self.left = real, fails_at
+        self.real, self.left, self.failed_on = real, fails_at, -1
 
     def __call__(self, *arguments: object, **named: object) -> object:
         self.left -= 1
         if self.left == 0:
+            self.failed_on = arguments[0] if isinstance(arguments[0], int) else -1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return self.real(*arguments, **named)
 
@@ -226,6 +227,26 @@ def test_a_name_that_may_not_be_durable_is_synced_before_the_first_span_under_it
     again = a_sink(path)
     ship_one_by_one(again, last + 1, last + 2)
     assert done == ["folder", "write", "write"]
+
+
+@pytest.mark.spec("AUD-02")
+def test_a_descriptor_whose_sync_failed_is_never_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sync of a full file fails, and then the one before an acknowledgement: each on a descriptor of its own."""
+    path = a_place(tmp_path)
+    last = until_full(path)
+    sink, real = a_sink(path), os.fdatasync
+    for fails_at in (1, 2):
+        disk = FullDisk(real, fails_at)
+        monkeypatch.setattr(os, "fdatasync", disk)
+        assert why_not(sink, last + 1) == "no_space"
+        assert sink._fd is None
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(disk.failed_on)
+        monkeypatch.setattr(os, "fdatasync", real)
+    ship_one_by_one(sink, last + 1, last + 1)
+    assert told(path) == list(range(1, last + 2))
 
 
 @pytest.mark.spec("AUD-02")

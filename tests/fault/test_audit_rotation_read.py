@@ -98,6 +98,43 @@ def test_files_in_order_are_one_trail_and_so_is_their_folder(
     assert verify_exports([tmp_path], given, lambda _total, _what: lambda _step: None).code == "verified"
 
 
+@pytest.mark.spec("AUD-04")
+def test_a_folder_whose_newest_file_becomes_full_meanwhile_is_listed_again(
+    trail: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *_full, newest = put(tmp_path, trail)
+    lines = newest.read_bytes().splitlines(keepends=True)
+    real, waits = Path.open, [True]
+
+    def opened(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path == newest and waits:
+            waits.clear()
+            full = newest.with_name(f"spans.0000.{31:012d}-{35:012d}.jsonl")
+            full.write_bytes(b"".join(lines[:6]))
+            header = header_line(LEDGER, read_span_line(lines[5]))
+            newest.write_bytes(header + b"".join(lines[6:]))
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", opened)
+    given = Given(keys=(KEY.verifier,), notes=(("c.note", trail.note),))
+    assert verify_exports([tmp_path], given, lambda _total, _what: lambda _step: None).code == "verified"
+    assert not waits
+
+
+@pytest.mark.spec("AUD-04", "SUR-03")
+def test_the_command_takes_a_folder(trail: Signed, tmp_path: Path) -> None:
+    folder = tmp_path / "audit"
+    folder.mkdir()
+    put(folder, trail)
+    (tmp_path / "c.note").write_bytes(trail.note)
+    asked = ("--checkpoint", "c.note", "--key", KEY.vkey, "--json")
+    assert issuer_here("audit", "verify", "audit", *asked, at=tmp_path).code == "verified"
+    segments_of(folder / "spans.jsonl")[1].path.unlink()
+    assert issuer_here("audit", "verify", "audit", *asked, at=tmp_path).code == "tampered"
+    (tmp_path / "none").mkdir()
+    assert issuer_here("audit", "verify", "none", *asked, at=tmp_path).code == "malformed"
+
+
 def first_missing(files: list[Path]) -> list[Path]:
     return files[1:]
 

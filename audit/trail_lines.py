@@ -19,7 +19,7 @@ from audit.sinks.epochs import EPOCH_BEGINS, left_anywhere
 from audit.sinks.lines import HEADER_BYTES_MAX, LINE_BYTES_MAX, Header, Tail, read_header
 from audit.verification import Finding, KeptCheckpoint, TrailReport, TrailWalk
 
-__all__ = ["TrailFile", "header_of", "verify_files"]
+__all__ = ["TrailFile", "header_of", "ledger_of", "verify_files"]
 
 READ_BYTES: Final = 64 * 1024
 """Bytes read at a time: some sixty lines; with what is left of the block before, no more than malloc keeps at hand."""
@@ -67,6 +67,15 @@ def header_of(file: BinaryIO, name: str) -> Header:
     if b'"kind":"permit-audit-part"' in line:
         raise TrailUnreadable(f"{name} is a selection, which proves nothing by itself; take the whole trail.")
     raise TrailUnreadable(f"{name} does not begin as a file of spans does.")
+
+
+def ledger_of(file: BinaryIO, name: str) -> str:
+    """Return the ledger that the header line of a file names; the file is then at its first span.
+
+    Raises:
+        TrailUnreadable: it does not begin as a file of spans.
+    """
+    return header_of(file, name).ledger_id
 
 
 def verify_files(

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from audit.trail_lines import TrailFile, header_of, verify_files
+from audit.trail_lines import TrailFile, ledger_of, verify_files
 from issuer.verifying import Given
 from tests.bench.parts import Row, median_cost
 from tests.support.trails import CheckpointKey, grown_trail
@@ -25,7 +25,7 @@ def plain(path: Path) -> None:
 def verified(path: Path, note: bytes, *, columns: bool) -> None:
     """Verify a file, or raise."""
     with path.open("rb") as file:
-        ledger_id = header_of(file, path.name).ledger_id
+        ledger_id = ledger_of(file, path.name)
         given = Given(keys=(KEY.verifier,), notes=(("c.note", note),))
         checkpoints, _refused = given.opened(ledger_id)
         trail = TrailFile(name=path.name, file=file)

@@ -19,7 +19,7 @@ from audit.errors import TrailUnreadable
 from audit.notes import VerifierKey, checkpoint_text, ledger_origin, signed, vkey
 from audit.sinks.epochs import Left, left_text
 from audit.sinks.lines import Tail, header_line, span_line
-from audit.trail_lines import TrailFile, header_of, verify_files
+from audit.trail_lines import TrailFile, ledger_of, verify_files
 from audit.verification import TrailReport
 from issuer.verifying import Given
 from ledger.model import EffectId
@@ -196,7 +196,7 @@ def report_of(
     """Verify files in memory; return what was found, and the checkpoints that do not count."""
     parts = [data] if isinstance(data, bytes) else data
     files = [TrailFile(name=f"part{turn}", file=io.BytesIO(part)) for turn, part in enumerate(parts)]
-    ledgers = {header_of(file.file, file.name).ledger_id for file in files}
+    ledgers = {ledger_of(file.file, file.name) for file in files}
     (ledger_id,) = ledgers
     named = tuple((f"c{turn}.note", note) for turn, note in enumerate(notes))
     checkpoints, refused = Given(keys=() if key is None else (key.verifier,), notes=named).opened(ledger_id)

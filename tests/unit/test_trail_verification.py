@@ -8,7 +8,7 @@ import pytest
 
 from audit.errors import TrailUnreadable
 from audit.sinks.lines import LINE_BYTES_MAX
-from audit.trail_lines import header_of
+from audit.trail_lines import ledger_of
 from audit.verification import Standing, TrailReport, Verdict
 from ledger.transitions import SpanRow
 from ledger.tree import EMPTY_ROOT, leaf_hash
@@ -243,4 +243,4 @@ def test_an_epoch_begins_where_its_first_span_says_and_nowhere_else(wrong: str) 
 )
 def test_what_does_not_begin_as_a_file_of_spans_is_none(data: bytes) -> None:
     with pytest.raises(TrailUnreadable):
-        header_of(io.BytesIO(data), "x")
+        ledger_of(io.BytesIO(data), "x")

@@ -176,7 +176,7 @@ ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType(
         "permit.tree.size": _whole("how many spans the tree holds (RFC 9162 section 2.1)"),
         "permit.tree.root": _text("the root of that tree", _DIGEST, "64 hex digits"),
         "permit.format": _text("the form in which spans were given out", _WORD, "snake_case word"),
-        "permit.filter.digest": _text("SHA-256 of what was asked for", _DIGEST, "64 hex digits"),
+        "permit.filter.digest": _text("keyed hash of what was asked for", _DIGEST, "64 hex digits"),
         "permit.file.digest": _text("SHA-256 of the file", _DIGEST, "64 hex digits"),
         "permit.count": _whole("how many"),
         "permit.looked_ms": _whole("when a look was that is recorded later, ms since the epoch (AUD-06)"),

@@ -180,9 +180,16 @@ def spans_of(view: View, wanted: SpanFilter, *, after: int = 0) -> Iterator[Foun
 
 
 def merged_stories(view: View, stories: tuple[str, ...], question: Question) -> Page:
-    """Answer one page about some stories together, such as an invocation and its effects."""
+    """Answer one page about some stories together, such as an invocation and its effects, within a period."""
+    since, until = question.wanted.since_ms, question.wanted.until_ms
     rows = sorted(
-        (row for story in stories for row in view.story(story)), key=lambda row: row.position.sequence
+        (
+            row
+            for story in stories
+            for row in view.story(story)
+            if (since is None or row.at_ms >= since) and (until is None or row.at_ms < until)
+        ),
+        key=lambda row: row.position.sequence,
     )
     kept = [_read(row) for row in _ordered(rows, question)]
     shown = tuple(kept[: question.limit])

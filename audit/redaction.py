@@ -106,8 +106,8 @@ _CHANGES_MIN: Final = 0.4
 
 _SAMPLE: Final = "qT7xB2mK9vR4wZ1nC6yL8pD3sF5hJ0gA" + "eU2iO9aX4kM"
 _WRAPPED: Final = ("{}", "class:{}=1", "resource:{}=1", "{}=1", "{}:reason", "person:{}", "{}:USD.cent=1")
-_BY_NATURE: Final = frozenset({"permit.reference", "permit.key.fingerprint"})
-"""What others draw at random on purpose, and what is needed as it was given (EFF-09)."""
+_BY_NATURE: Final = frozenset({"permit.reference", "permit.key.fingerprint", "permit.stop"})
+"""What is drawn at random on purpose, or needed as it was given (EFF-09): a stop names a key by its fingerprint."""
 
 _MAY_BE_RANDOM: Final = frozenset(
     name

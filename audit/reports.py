@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from audit.errors import NoteRefused
+from audit.line_forms import READ_FAULTS
 from audit.notes import SIGNATURE_BYTES, VerifierKey, VerifySignature, read_note
 from audit.sinks.lines import read_span_line, span_body
 
@@ -77,7 +78,7 @@ def recount(report: Mapping[str, Any], lines: Iterable[bytes]) -> tuple[int, dic
         try:
             tail = read_span_line(line)
             name = json.loads(span_body(line))["attributes"]["permit.transition"]
-        except (ValueError, KeyError, TypeError):
+        except READ_FAULTS:
             raise NoteRefused("a line of the export is no span, or was changed") from None
         if not first <= tail.sequence <= last:
             continue

@@ -226,7 +226,13 @@ def person_answers(view: View, question: Question) -> Part[PersonAnswer]:
     asked = replace(question, wanted=replace(question.wanted, names=_ANSWERS), limit=PAGE_ROWS)
 
     def read(after: Cursor, _limit: int) -> list[Found]:
-        return [*ask(view, replace(asked, after=after[0])).found]
+        page = ask(view, replace(asked, after=after[0]))
+        found = [*page.found]
+        # A page that is short since it looked at enough is not the last one.
+        while page.cursor is not None and len(found) < PAGE_ROWS:
+            page = ask(view, replace(asked, after=page.cursor))
+            found += page.found
+        return found
 
     return _part(question, read, lambda found: (found.sequence, ""), person_answer)
 

@@ -2,20 +2,20 @@
 
 Rules: AUD-04 (offline, and without a profile), AUD-07. No line is believed for what it says: its leaf is the hash of
 its body, its body is canonical and says the same place, and the line before it comes before it; else nothing after it
-is read. A torn last line was never acknowledged and is not read. Files are read a block at a time, so a line without
-an end needs no more memory than another.
+is read. A last line without its end is not read: it was cut off in writing, or by somebody. Files are read a block at a
+time, so a line without an end needs no more memory than another.
 Next: `audit.verification` for the argument; `audit.line_forms` for one line; `audit.sinks.epochs` for the joints.
 """
 
 import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final, NoReturn
 
 from audit.errors import TrailUnreadable
 from audit.line_forms import LINE, READ_FAULTS, LineForms, body_document
-from audit.sinks.epochs import EPOCH_BEGINS, left_anywhere
+from audit.sinks.epochs import EPOCH_BEGINS, left_roots
 from audit.sinks.lines import HEADER_BYTES_MAX, LINE_BYTES_MAX, Header, Tail, read_header
 from audit.verification import Finding, KeptCheckpoint, TrailReport, TrailWalk
 
@@ -184,23 +184,17 @@ class _Reader:
         if says != (epoch, sequence):
             self._stop(at, "place", "stands elsewhere than its span says")
         if not self._prefix:
-            follows = sequence == 1
+            follows, base = sequence == 1, None
         else:
             begins = epoch > self._epoch and document["attributes"]["permit.transition"] == EPOCH_BEGINS
-            follows = begins and (sequence == self._walk.size + 1 or self._was_left(body, sequence))
+            base = self._left(document["attributes"], body, sequence) if begins else None
+            follows = begins and (base is not None or sequence == self._walk.size + 1)
         if not follows:
             self._stop(at, "gap", "does not follow the line before it")
-        self._walk.begin_epoch(epoch, sequence - 1)
+        self._walk.begin_epoch(epoch, sequence - 1, base)
         self._walk.extend([leaf])
         self._epoch, self._before = epoch, line
         self._prefix = b'{"epoch":%d,"lane":0,"leaf":"' % epoch
-
-    def _was_left(self, body: bytes, sequence: int) -> bool:
-        """Say whether the span goes back, and names exactly the line before as where its file stood."""
-        before = self._last()
-        if before is None or sequence > self._walk.size:
-            return False
-        return any(tail == before for _name, tail in left_anywhere(body))
 
     def _last(self) -> Tail | None:
         """Return what the line before says about its span; None where none was read yet."""
@@ -210,6 +204,17 @@ class _Reader:
         return Tail(
             epoch=int(match[1]), lane=0, sequence=int(match[3]), leaf=bytes.fromhex(match[2].decode())
         )
+
+    def _left(self, says: Mapping[str, object], body: bytes, sequence: int) -> int | None:
+        """Return the epoch of the backup, where the span names exactly all that was read as what its file held.
+
+        That is the line before as its last one, and the root over the backup's spans and then all others.
+        """
+        before, base = self._last(), says.get("permit.base.epoch")
+        if before is None or type(base) is not int:
+            return None
+        roots = left_roots(body, before)
+        return base if roots and self._walk.root_left(base, sequence - 1) in roots else None
 
     def _refuse(self, at: int, line: bytes) -> NoReturn:
         """Stop at a line of the right epoch, with the most exact word for what is wrong with it."""

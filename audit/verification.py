@@ -3,7 +3,8 @@
 Rules: AUD-04 (offline, with the public key and a checkpoint kept elsewhere), LED-08 (a restore goes back to a backup
 and begins an epoch). The argument, in order:
   1. each span is what was hashed, and stands where it says   2. the spans are in order and without a gap from the
-  first, but where an epoch begins, which goes back to the backup that it names   3. at the size of each checkpoint the
+  first, but where an epoch begins, which goes back to the backup that it names, and holds the root over all that the
+  file has by then, so that what it left behind is proven with it   3. at the size of each checkpoint the
   tree over them has the root that was signed; so nothing up to it was altered, removed, put in or put elsewhere
   4. checkpoints of one trail are therefore consistent with each other   5. a trail that ends before a checkpoint was
   cut   6. what comes after the last checkpoint is told as not anchored, and an epoch that goes back is not believed
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from audit.block_tree import BlockTree
+from audit.file_order import FileOrder, common, cut
 from audit.notes import Checkpoint
 
 __all__ = ["Finding", "KeptCheckpoint", "Standing", "TrailReport", "TrailWalk", "Verdict"]
@@ -106,10 +108,12 @@ class TrailWalk:
         self._ledger_id = ledger_id
         self._kept = sorted(checkpoints, key=lambda kept: kept.checkpoint.size)
         self._tree = BlockTree()
+        self._order = FileOrder()
         self._spans = 0
         self._anchored = 0
         self._believed_from = 0
         self._epochs: list[tuple[int, int]] = []
+        self._ended: dict[int, list[tuple[int, int]]] = {}
         self._hold_here()
 
     def __enter__(self) -> Self:
@@ -124,6 +128,7 @@ class TrailWalk:
     ) -> None:
         """Let go of the tree."""
         self._tree.close()
+        self._order.close()
 
     @property
     def size(self) -> int:
@@ -133,6 +138,10 @@ class TrailWalk:
     def extend(self, leaves: Sequence[bytes]) -> None:
         """Take the next spans, by their leaf hashes."""
         self._spans += len(leaves)
+        self._order.extend(leaves)
+        self._grow(leaves)
+
+    def _grow(self, leaves: Sequence[bytes]) -> None:
         taken = 0
         while taken < len(leaves):
             upto = self._next_size() - self.size
@@ -142,18 +151,43 @@ class TrailWalk:
             if len(part) == upto:
                 self._hold_here()
 
-    def begin_epoch(self, epoch: int, size: int) -> None:
-        """Begin an epoch after the first `size` spans: what came after them is left behind (LED-08).
+    def root_left(self, base_epoch: int, size: int) -> bytes | None:
+        """Return the root over the first `size` spans of an epoch's trail and then all others that were read.
+
+        It is None where that epoch has not so many.
+        """
+        trail = cut(self._order.trail(base_epoch), size)
+        return None if trail is None else self._order.root_of_all(trail)
+
+    def begin_epoch(self, epoch: int, size: int, base_epoch: int | None = None) -> None:
+        """Begin an epoch after the first `size` spans, as those of `base_epoch` were (LED-08).
+
+        What came after them is left behind. Without `base_epoch` they are those of the trail as it stands.
 
         Raises:
             ValueError: there are not so many.
         """
+        trail = cut(self._order.trail(base_epoch), size)
+        if trail is None:
+            raise ValueError("an epoch begins after spans that there are")
+        shared = common(self._order.trail(), trail)
+        is_back = shared < self.size
+        if base_epoch is not None:
+            self._epochs = self._ended.get(base_epoch, self._epochs)
         self._epochs = [*(held for held in self._epochs if held[1] <= size), (epoch, size + 1)]
-        if size == self.size:
+        self._ended[epoch] = self._epochs
+        self._order.begin_epoch(epoch, trail)
+        if not is_back:
             return
+        self._go_back(shared)
+        for leaves in self._order.leaves(trail):
+            self._grow(leaves[shared:] if shared < len(leaves) else [])
+            shared = max(0, shared - len(leaves))
+        self._believed_from = size + 1
+
+    def _go_back(self, size: int) -> None:
         self._tree.go_back(size)
         self._anchored = min(self._anchored, size)
-        self._believed_from = size + 1
         left = {Standing.HOLDS: Standing.LEFT_BEHIND, Standing.DIFFERS: Standing.NOT_REACHED}
         self._kept = [
             replace(kept, standing=left.get(kept.standing, kept.standing))

@@ -53,9 +53,9 @@ class AuditHandle(Handle):
         ask = AuditAsk(**asked)
         return self._done("audit-issued", lambda visit: commands.audit_issued(visit, ask, form))
 
-    def audit_unknowns(self, *, form: str = "table", **asked: Unpack[Asked]) -> Answer:
-        """Show every effect whose outcome is unknown, and the money that they hold."""
-        ask = AuditAsk(**asked)
+    def audit_unknowns(self, *, form: str = "table", limit: int = LIMIT, after: int | str = 0) -> Answer:
+        """Show every effect whose outcome is unknown, and the money that they hold; nothing else selects."""
+        ask = AuditAsk(limit=limit, after=after)
         return self._done("audit-unknowns", lambda visit: commands.audit_unknowns(visit, ask, form))
 
     def audit_unused(self, *, form: str = "table", **asked: Unpack[Asked]) -> Answer:

@@ -116,7 +116,7 @@ class LookSpool:
 
     def _looks(self, whole: bytes) -> Iterator[Look]:
         for line in whole.splitlines():
-            with suppress(ValueError, KeyError, TypeError, Malformed):
+            with suppress(ValueError, KeyError, TypeError, RecursionError, Malformed):
                 document = json.loads(line)
                 said = document["look"]
                 if not self._keys.is_authentic(_DOMAIN, self._signed(said), bytes.fromhex(document["tag"])):

@@ -1,7 +1,8 @@
 """A file that is taken away: it has its name only once it is whole, durable and on record, and replaces nothing.
 
-Rules: AUD-06 (an export is on record before it is there), SEC-03 (owner only). It is made under a name of its own in
-the same folder, and linked to the one that was asked for, which fails where something has that.
+Rules: AUD-06 (an export is on record before it is there), SEC-03 (owner only). It is made without a
+name, or under one of its own in the same folder, and linked to the one that was asked for, which fails where something
+has that.
 Next: `issuer.commands.audit_files`.
 """
 
@@ -16,6 +17,7 @@ from issuer.ids import random_bytes
 from ledger.errors import Malformed
 
 FILE_MODE: Final = 0o600
+_NAMELESS: Final = os.O_RDWR | getattr(os, "O_TMPFILE", 0) | os.O_CLOEXEC
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ_BYTES: Final = 1024 * 1024
 
@@ -23,10 +25,10 @@ _READ_BYTES: Final = 1024 * 1024
 class NewFile:
     """A file in the making."""
 
-    def __init__(self, target: Path, part: Path, fd: int) -> None:
+    def __init__(self, target: Path, part: Path, fd: int, *, is_named: bool = True) -> None:
         """Use `new_file`."""
         self._target, self.part = target, part
-        self._fd = fd
+        self._fd, self._is_named = fd, is_named
         self._hash = hashlib.sha256()
 
     def write(self, data: bytes) -> None:
@@ -65,15 +67,29 @@ class NewFile:
             os.fsync(self._fd)
         recorded = record()
         with _told(self._target):
-            os.link(self.part, self._target, follow_symlinks=False)
-            self.part.unlink()
+            self._link()
             _sync_folder(self._target.parent)
         return recorded
 
+    def _link(self) -> None:
+        if self._is_named:
+            os.link(self.part, self._target, follow_symlinks=False)
+            self.part.unlink()
+            return
+        folder = os.open(self._target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # With a folder, `os.link` follows the link that stands for the descriptor.
+            os.link(f"/proc/self/fd/{self._fd}", self._target.name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            os.close(folder)
+
 
 @contextmanager
-def new_file(target: Path) -> Iterator[NewFile]:
+def new_file(target: Path, *, is_named: bool = False) -> Iterator[NewFile]:
     """Make a private file that will be called `target`; what was not published is gone afterwards.
+
+    It has no name at all until it is published, so that a process that is killed leaves nothing behind; where the file
+    system has no such files, or with `is_named`, it has one of its own in the same folder, `part`.
 
     Raises:
         Malformed: `exists`, or `unwritable`.
@@ -83,13 +99,24 @@ def new_file(target: Path) -> Iterator[NewFile]:
     with _told(target):
         if os.path.lexists(target):
             raise FileExistsError
-        fd = os.open(part, _FLAGS, FILE_MODE)
+        nameless = None if is_named else _nameless(target.parent)
+        fd = os.open(part, _FLAGS, FILE_MODE) if nameless is None else nameless
     try:
-        yield NewFile(target, part, fd)
+        yield NewFile(target, part, fd, is_named=nameless is None)
     finally:
         os.close(fd)
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def _nameless(folder: Path) -> int | None:
+    """Return a file without a name in a folder; None where it cannot have one, or could not be given one later."""
+    if not Path("/proc/self/fd").is_dir():
+        return None
+    try:
+        return os.open(folder, _NAMELESS, FILE_MODE)
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -130,10 +130,11 @@ def changes_sheet(view: View, question: Question) -> tuple[Sheet, int | None]:
     """
     found: list[Found] = []
     cursor = None
-    for row in _rows(view, None, after=question.after, since_ms=question.wanted.since_ms):
-        until = question.wanted.until_ms
-        if until is not None and row.at_ms >= until:
-            break
+    since, until = question.wanted.since_ms, question.wanted.until_ms
+    for row in _rows(view, None, after=question.after, since_ms=since):
+        # Where a clock was set back, later ones may belong to the period again (PER-03).
+        if (since is not None and row.at_ms < since) or (until is not None and row.at_ms >= until):
+            continue
         if len(found) == question.limit:
             cursor = found[-1].sequence
             break

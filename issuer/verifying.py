@@ -284,7 +284,9 @@ def _lines(report: TrailReport, refused: Sequence[tuple[str, str]]) -> list[str]
             "and no checkpoint is over its first span; whoever can write the file could have made it up"
         )
     if report.is_torn:
-        lines.append("  the last line is cut off in writing, was never acknowledged, and was not read")
+        lines.append(
+            "  the last line has no end, and was not read: it was cut off in writing, or by somebody"
+        )
     return lines
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from audit.sinks.lines import Tail
 from ledger.transitions import TransitionName
 
-__all__ = ["EPOCH_BEGINS", "LEFT", "Left", "left_anywhere", "left_at", "left_text"]
+__all__ = ["EPOCH_BEGINS", "LEFT", "Left", "left_anywhere", "left_at", "left_roots", "left_text"]
 
 LEFT: Final = "permit.sinks.left"
 """The attribute that names them."""
@@ -64,6 +64,15 @@ def left_anywhere(body: bytes) -> Sequence[tuple[str, Tail]]:
     if attributes.get("permit.transition") != EPOCH_BEGINS:
         return ()
     return [(said["name"], _tail(said)) for said in found]
+
+
+def left_roots(body: bytes, tail: Tail) -> Sequence[bytes]:
+    """Return the roots that the first span of an epoch gives for the sinks that stood at `tail`."""
+    if not any(stood == tail for _name, stood in left_anywhere(body)):
+        return ()
+    texts: Sequence[str] = json.loads(body)["attributes"][LEFT]
+    found = [match for text in texts if (match := _TEXT.match(text))]
+    return [bytes.fromhex(said["root"]) for said in found if _tail(said) == tail]
 
 
 def _tail(said: re.Match[str]) -> Tail:

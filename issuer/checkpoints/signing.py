@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from issuer.checkpoints.errors import CheckpointUnavailable
 from issuer.checkpoints.folder import checkpoint_folder, signing_alone, unavailable
 from issuer.checkpoints.memory import Remembered, remember, remembered
 from issuer.checkpoints.notes import Copies, Kept, Notes, copied, newest_copy
@@ -131,6 +132,10 @@ def sign(
     house.ring.notice()
     with signing_alone(folder, wait_s=wait_s) as opened:  # 1
         house.observe("checkpoint_alone")
+        if checkpoint_folder(house.ledger) != folder:
+            # The audit file was moved while this waited, and what is remembered went along with it.
+            say = "No checkpoint was signed: the audit file was moved meanwhile; try again."
+            raise CheckpointUnavailable("busy", say)
         notes = Notes(opened, house.ring, ledger_id)
         memory = remembered(opened, ledger_id, RingAuthenticator(house.ring))
         if memory is not None and is_done(memory):

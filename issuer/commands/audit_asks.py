@@ -5,7 +5,7 @@ Rules: EFF-05 (a time carries an offset), SUR-03. A word that is none of the kno
 Next: `issuer.commands.auditing`.
 """
 
-import hashlib
+import hmac
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -16,6 +16,7 @@ from issuer.flow.reference import effect_reference
 from issuer.flow.refusing import RefusedError
 from issuer.house import Visit
 from issuer.periods import instant_asked
+from issuer.sealing import Purpose
 from ledger.canonical import canonical_bytes
 from ledger.errors import Malformed
 from ledger.model import TASK_ID_PATTERN, InstantMs, TaskId, Tier
@@ -29,6 +30,7 @@ LIMIT: Final = 100
 LIMIT_MAX: Final = 10_000
 """Rows of one page: some ten megabytes of spans."""
 
+_ASKED_DOMAIN: Final = b"permit-issuer/asked/v1\x00"
 _PREFIX: Final = "permit."
 _ENTITY: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_:]*)::"(.*)"\Z', re.DOTALL)
 _CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,15})(?:\.(eff_[0-9a-f]{32}))?\Z", re.ASCII)
@@ -71,10 +73,15 @@ class AuditAsk:
     after: int | str = 0
     newest: bool = False
 
-    def digest(self, command: str) -> str:
-        """Return SHA-256 of what was asked for, in hex: on record beside the look, where values would be new spans."""
+    def digest(self, visit: Visit) -> str:
+        """Return a keyed hash of what was asked for, in hex; with values, a look would be a span about them.
+
+        Keyed, since a name that is not public may be asked for, and could be guessed from a plain one (SEC-01).
+        """
         asked = {name: value for name, value in asdict(self).items() if value not in (None, 0, False)}
-        return hashlib.sha256(canonical_bytes({"command": command, "asked": asked})).hexdigest()
+        subkey = visit.house.ring.subkey(Purpose.REPETITION)
+        said = _ASKED_DOMAIN + canonical_bytes({"command": visit.command, "asked": asked})
+        return hmac.digest(subkey, said, "sha256").hex()
 
 
 class Asked(TypedDict, total=False):

@@ -159,7 +159,7 @@ def pages(house: House, question: Question, head: int) -> Iterator[tuple[Found, 
 
 
 def _said(visit: Visit, asked: AuditAsk, written: _Written, *, whole: bool) -> dict[str, AttributeValue]:
-    said: dict[str, AttributeValue] = {"filter_digest": asked.digest(visit.command)}
+    said: dict[str, AttributeValue] = {"filter_digest": asked.digest(visit)}
     if written.count:
         said["base_sequence"] = written.last
     if whole and written.first == 1:
@@ -211,7 +211,7 @@ def publish_report(
     """Put a report on record and give it its name."""
     written = _Written(count=report["spans"], first=report["first"], last=report["last"])
     said: dict[str, AttributeValue] = {
-        "filter_digest": asked.digest(visit.command),
+        "filter_digest": asked.digest(visit),
         "base_sequence": max(0, report["last"]),
         "tree_size": report["tree"]["size"],
         "tree_root": report["tree"]["root"],
@@ -230,7 +230,8 @@ def audit_snapshot(visit: Visit, out: Path, *, progress: Progress = no_progress)
     def run() -> Answer:
         swept(visit)
         asked = AuditAsk()
-        with new_file(out) as made:
+        # SQLite writes to a name: whoever kills this leaves a part of a database there, and no record (ADR-0035).
+        with new_file(out, is_named=True) as made:
             written = _snapshot(visit, made, question_of(visit, asked), progress)
             said = _said(visit, asked, written, whole=True)
             digest = made.read_digest()

@@ -58,10 +58,9 @@ def audit_story(
             return ask(view, question)
         named = InvocationId(invocation)
         stories = (invocation, *(effect.effect_id for effect in view.effects_of(named)))
-        page = merged_stories(view, stories, question)
-        if not page.found and not question.after:
+        if not view.story(invocation):
             raise RefusedError(RefusalCode.UNKNOWN_REFERENCE, field="invocation")
-        return page
+        return merged_stories(view, stories, question)
 
     def run() -> Answer:
         if invocation is not None and not INVOCATION_ID_PATTERN.match(invocation):
@@ -139,7 +138,7 @@ def told(
     look = observed(
         visit,
         count=len(sheet.rows),
-        filter_digest=asked.digest(visit.command),
+        filter_digest=asked.digest(visit),
         **decided_by(visit),
     )
     is_recorded = on_record(visit, look)

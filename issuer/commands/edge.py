@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Final
 
 from audit import AuditUnavailable
 from issuer import answering
@@ -21,12 +22,15 @@ from issuer.sink_words import record_words
 from issuer.wire import Answer
 from issuer.wire.codes import CODES, Next
 from ledger.changes import Step
-from ledger.errors import Fault, Malformed
+from ledger.errors import Fault, Malformed, SpanNotRecorded
 from ledger.model import Effect, InstantMs, Tombstone
 from ledger.port import Decide, Verdict, View
 from ledger.refusals import Refusal, RefusalCode
 from ledger.states import UNRESOLVED, EffectState
 from ledger.transitions import AttributeValue
+
+UNRECORDABLE: Final = "secret_in_span"
+"""The reason of `audit.redaction` for a span that holds what looks like a credential."""
 
 
 def record_refusal(
@@ -85,13 +89,12 @@ def _answered(visit: Visit, run: Callable[[], Answer], found: Sequence[Effect]) 
             return _collected(visit, no.refusal, no.tombstone)
         return _recorded(visit, no.refusal, found, say=no.say, hint=no.hint, extra=no.extra)
     except Malformed as fault:
-        refusal = Refusal(code=RefusalCode.MALFORMED, field=fault.field)
-        recorded = _recorded(visit, refusal, found)
-        return (
-            recorded
-            if recorded.code != str(RefusalCode.MALFORMED)
-            else answering.faulted(visit.house, fault, found[-1] if found else None)
-        )
+        return _malformed(visit, fault, found)
+    except SpanNotRecorded as fault:
+        if fault.reason != UNRECORDABLE or found:
+            return _faulted(visit, fault, _as_it_stands(visit, found))
+        # What was asked for cannot be put on record, and the no can: the trail is there, so nobody need repair it.
+        return _malformed(replace(visit, about={}), _secret(fault), found)
     except AuditUnavailable as fault:
         tell_sink_down(visit.house)
         # The ledger is there, and a no is on record whatever the sinks say (AUD-01).
@@ -102,6 +105,20 @@ def _answered(visit: Visit, run: Callable[[], Answer], found: Sequence[Effect]) 
         return _faulted(visit, fault, _as_it_stands(visit, found))
     except Fault as fault:
         return _faulted(visit, fault, _as_it_stands(visit, found))
+
+
+def _secret(fault: SpanNotRecorded) -> Malformed:
+    if not fault.message.startswith("permit.resource.id "):
+        return Malformed(UNRECORDABLE, None, fault.message)
+    say = f"{fault.message} If it is none, the owner can declare that field sensitive; it is on record as a hash then"
+    return Malformed(UNRECORDABLE, "resource", say)
+
+
+def _malformed(visit: Visit, fault: Malformed, found: Sequence[Effect]) -> Answer:
+    recorded = _recorded(visit, Refusal(code=RefusalCode.MALFORMED, field=fault.field), found)
+    if recorded.code != str(RefusalCode.MALFORMED):
+        return recorded
+    return answering.faulted(visit.house, fault, found[-1] if found else None)
 
 
 def _collected(visit: Visit, refusal: Refusal, tombstone: Tombstone) -> Answer:

@@ -157,7 +157,15 @@ def task_row(task: Task) -> Row:
 
 def task_authority(task: Task, sequence: int) -> bytes:
     """Return the bytes whose MAC gives a task its authority (LED-06): all of it, as its span at `sequence` left it."""
-    return canonical_bytes(["task", *task_row(task), sequence])
+    return canonical_bytes(task_signed((*task_row(task), sequence, b"")))
+
+
+def task_signed(row: Row) -> list[object]:
+    """Return the values whose canonical bytes carry the MAC of a task, as they stand in its row.
+
+    The row holds `TASK_COLUMNS`, the sequence and the MAC; its lists and objects are canonical texts there.
+    """
+    return ["task", *row[: len(row) - 1]]
 
 
 def grant_authority(task_id: str, unit: str, sequence: int, kind: str, amount: int | None) -> bytes:

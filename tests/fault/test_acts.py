@@ -9,6 +9,7 @@ from issuer import Issuer
 from issuer.caller import Caller
 from issuer.clock import now_ms
 from issuer.commands import activate
+from issuer.look_spool import LookSpool
 from issuer.wire import Answer
 from ledger.errors import LedgerUnavailable
 from ledger.model import InstantMs
@@ -171,7 +172,7 @@ def test_effects_of_others_are_seen_by_policy_and_on_record_each_time(shop: Shop
 
 @pytest.mark.spec("EFF-08", "AUD-02")
 def test_what_is_not_on_record_is_not_shown(tmp_path: Path) -> None:
-    """A ledger that takes no span shows nothing of others' effects."""
+    """A ledger that takes no span, and no file for what is recorded later: nothing of others' effects is shown."""
     with opened_shop(tmp_path / "f0", policy=WITH_ROLES) as shop:
         effect = hosts(shop, "o-1")
 
@@ -183,6 +184,10 @@ def test_what_is_not_on_record_is_not_shown(tmp_path: Path) -> None:
                 raise LedgerUnavailable("disk_full", "The disk is full.")
 
         ben = shop.person("ben", issuer=rebuilt(shop.issuer, ledger=Full()))
+        house = shop.issuer._house
+        for place in LookSpool(house.places, house.ring, house.ledger.ledger_id)._folders:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("no folder")
         for told in (ben.show(effect), ben.timeline(effect), ben.list()):
             assert told.code == "ledger_unavailable"
             assert "refund" not in str(told.more)

@@ -341,3 +341,25 @@ def test_folders_that_are_called_like_copies_cost_no_open_file(made: Made, elsew
         grown(issuer, "second")
         signed(issuer)
         assert len(list(Path("/dev/fd").iterdir())) <= before
+
+
+@pytest.mark.spec("AUD-04", "LED-06")
+def test_a_signer_that_waited_while_the_audit_file_moved_signs_nothing_in_the_folder_that_was_left(
+    made: Made, tmp_path: Path
+) -> None:
+    moves: list[Answer] = []
+
+    def observe(step: str) -> None:
+        if step == "checkpoint_alone" and armed and not moves:
+            moves.append(other.sink_replace("local", path=str(tmp_path / "moved")))
+
+    armed: list[bool] = []
+    with made.open(observe=observe) as issuer, made.open() as other:
+        signed(issuer)
+        grown(issuer, "more")
+        left = {path.name: path.read_bytes() for path in folder(made).iterdir()}
+        armed.append(True)
+        said = issuer.audit_checkpoint()
+        assert (moves[0].code, said.code == "checkpointed") == ("sink_replaced", False)
+        assert {path.name: path.read_bytes() for path in folder(made).iterdir()} == left
+        assert signed(issuer).more["size"]

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from audit.errors import NoteRefused
+from audit.reports import recount
 from issuer.clock import instant_text, machine_uptime, now_ms
 from ledger.model import InstantMs
 from ledger.noise import BURST_MAX, INTERVAL_MS
+from ledger.tree import leaf_hash
 from tests.support.cases import Clock
 from tests.support.issuers import HOUR_MS, Made, refund, standard_issuer
 from tests.support.reviewing import whole_trail
@@ -64,6 +67,25 @@ def test_a_clock_that_was_set_back_leaves_no_span_out_of_a_report(made: Made) ->
         assert latest["effects"]["begun"] == 1
 
 
+@pytest.mark.spec("AUD-09", "PER-03")
+def test_a_clock_that_was_set_back_hides_no_change_of_authority(made: Made) -> None:
+    clock = Clock()
+    with made.open(clock=clock, uptime=machine_uptime()) as issuer:
+        clock.ahead_ms = YEAR_MS
+        issuer.clock_accept()
+        issuer.task_freeze("t1")
+        clock.ahead_ms = 0
+        issuer.clock_accept()
+        since = instant(clock, 1)
+        clock.ahead_ms = 5
+        issuer.suspend("actor", "agent-8")
+        until = instant(clock, 1_000)
+        rows: Any = issuer.audit_changes(since=since, until=until).more["changes"]
+        asked: Any = issuer.audit_query(since=since, until=until).more["rows"]
+        assert len(rows) == 1
+        assert rows[0]["sequence"] in [row["sequence"] for row in asked]
+
+
 @pytest.mark.spec("AUD-09", "AUD-01")
 def test_refusals_that_were_only_counted_are_in_the_number_that_is_signed(made: Made) -> None:
     clock = Clock()
@@ -75,3 +97,13 @@ def test_refusals_that_were_only_counted_are_in_the_number_that_is_signed(made: 
         told: Any = issuer.audit_report().more["population"]
         effects = told["effects"]
         assert (effects["refused"], effects["refused_repeats"]) == (BURST_MAX, 5)
+
+
+@pytest.mark.spec("AUD-09")
+@pytest.mark.parametrize("inside", [b"[" * 20_000 + b"]" * 20_000, b"[]", b'"x"', b"7"])
+def test_a_line_that_is_no_span_is_refused_whatever_it_holds(inside: bytes) -> None:
+    body = b'{"attributes":' + inside + b"}"
+    leaf = leaf_hash(body).hex().encode()
+    line = b'{"epoch":1,"lane":0,"leaf":"' + leaf + b'","sequence":1,"span":' + body + b"}\n"
+    with pytest.raises(NoteRefused):
+        recount({"first": 1, "last": 1}, [line])

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import os
 import shlex
 import sqlite3
 import stat
@@ -115,6 +116,34 @@ def test_an_export_is_on_record_before_the_file_has_its_name(
     assert look["file.digest"] == hashlib.sha256(out.read_bytes()).hexdigest()
     assert look["filter.digest"] is not None
     assert look["tree.root"] is None, "a part says nothing of the whole"
+
+
+@pytest.mark.spec("AUD-06")
+@pytest.mark.parametrize("has_nameless", [True, False])
+@pytest.mark.parametrize("command", ["audit_export", "audit_report"])
+def test_what_is_not_on_record_yet_has_no_name_that_a_kill_could_leave(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, *, has_nameless: bool
+) -> None:
+    out, seen = tmp_path / "taken", []
+    publish = NewFile.publish
+
+    def watched(self: NewFile, record: Any, *, mode: int = 0o600) -> bool:
+        def recording() -> bool:
+            seen.append(len([*tmp_path.iterdir()]))
+            return bool(record())
+
+        return publish(self, recording, mode=mode)
+
+    monkeypatch.setattr(NewFile, "publish", watched)
+    if not has_nameless:
+        monkeypatch.setattr(
+            "issuer.new_file._NAMELESS", os.O_RDWR
+        )  # as where the file system has no such files
+    told = getattr(issuer, command)(out=out)
+    assert seen == [0 if has_nameless else 1]
+    assert told.more["sha256"] == hashlib.sha256(out.read_bytes()).hexdigest()
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert [*tmp_path.iterdir()] == [out]
 
 
 @pytest.mark.spec("AUD-06", "AUD-07")

@@ -1,5 +1,6 @@
 """Who may look across scopes, and that each look is on record before anything is shown, or as soon as it can be."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from issuer.places import Places
 from issuer.sealing import open_key_ring
 from issuer.wire import Answer
 from issuer.wiring import span_recorder
+from ledger.canonical import canonical_bytes
 from ledger.errors import LedgerUnavailable, SpanNotRecorded
 from ledger.model import InstantMs, LedgerId
 from ledger.port import SpanRecorder
@@ -172,6 +174,9 @@ def test_a_look_names_what_was_asked_for_by_its_digest_alone(made: Made) -> None
         assert first["filter.digest"] != other["filter.digest"]
         assert first["filter.digest"] != again["filter.digest"]
         assert first["actor"] is None
+        # Whoever has the trail and no key cannot try what it was.
+        asked = {"command": "audit-query", "asked": {"actor": "agent-7", "resource": "o-1", "limit": 100}}
+        assert first["filter.digest"] != hashlib.sha256(canonical_bytes(asked)).hexdigest()
         found: Any = issuer.audit_query(actor="agent-7").more["rows"]
         assert not [one for one in found if one["name"] == "observed"]
 
@@ -313,7 +318,8 @@ def test_the_spool_is_private_bounded_and_believes_its_own_keys_alone(made: Made
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     (line,) = file.read_text().splitlines()
     forged = line.replace("u-ana", "u-eve")
-    file.write_text(f"{line}\n{forged}\nnot a look\n")
+    deep = "[" * 50_000
+    file.write_text(f"{line}\n{forged}\nnot a look\n[]\n{{}}\n{deep}\n")
     assert [one.said["permit.caller"] for one in spool.waiting()] == ["u-ana"]
     bytes_each = len(line) + 1
     file.write_text(f"{line}\n" * (SPOOL_BYTES_MAX // bytes_each))

@@ -14,6 +14,7 @@ import pytest
 from audit.otlp import bodies_in_json
 from issuer import Issuer
 from issuer.amounts import amount_text
+from issuer.clock import instant_text
 from issuer.wire import Answer
 from ledger.model import EffectId
 from tests.support.issuers import permitted, refund, standard_issuer
@@ -112,6 +113,13 @@ def test_an_invocation_tells_its_own_story_and_that_of_its_effects(lived: Histor
     assert len(expected) > 3
     assert sequences(issuer.timeline(invocation=invocation)) == expected
     assert sequences(issuer.timeline(invocation=invocation, newest=True, limit=2)) == expected[::-1][:2]
+    lived.clock.ahead_ms += 10
+    until = instant_text(lived.clock())
+    lived.clock.ahead_ms += 10
+    assert sequences(issuer.timeline(invocation=invocation, until=until)) == expected
+    assert sequences(issuer.timeline(invocation=invocation, since=until)) == [], (
+        "a period counts here as well"
+    )
     assert issuer.timeline(invocation="inv_" + "0" * 32).code == "unknown_reference"
     assert issuer.timeline(invocation="x' OR 1").code == "unknown_reference"
 
@@ -286,6 +294,16 @@ def test_who_said_yes_or_no_who_came_too_late_and_who_tried_for_themselves(lived
     }
     of_boss = rows(lived.issuer.audit_approvals(approver="boss"), "answers")
     assert [row["answered"] for row in of_boss] == ["self"]
+
+
+@pytest.mark.spec("AUD-06", "LED-07")
+def test_a_page_that_looked_at_enough_is_not_the_end_of_the_answers(
+    lived: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = rows(lived.issuer.audit_approvals(resource='Order::"a-1"'), "answers")
+    assert len(wanted) == 3
+    monkeypatch.setattr("audit.queries.VISITED_MAX", 1)
+    assert rows(lived.issuer.audit_approvals(resource='Order::"a-1"'), "answers") == wanted
 
 
 @pytest.mark.spec("AUD-09")

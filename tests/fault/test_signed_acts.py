@@ -58,6 +58,8 @@ SIGNED: dict[str, tuple[Act, str]] = {
     "actor-token": (lambda one: one.actor_token("agent-8"), "credential_issued"),
     "clock-accept": (lambda one: one.clock_accept(), "accepted"),
     "keys-rotate": (lambda one: one.keys_rotate(), "rotated"),
+    "sink-replace": (lambda one: one.sink_replace("local"), "sink_replaced"),
+    "sink-quarantine": (lambda one: one.sink_quarantine("local", reason="other"), "unsupported"),
 }
 
 

@@ -166,13 +166,26 @@ def signed_trail(count: int, key: CheckpointKey) -> Signed:
     return Signed(lines=(header(), *map(line_of, rows)), note=key.over(rows))
 
 
-def restored(source: SpansInMemory, upto: int, left: SpanRow | None) -> SpanRow:
-    """Go back to the first `upto` spans and begin an epoch, which names where a sink stood."""
+def restored(
+    source: SpansInMemory,
+    upto: int,
+    left: SpanRow | None,
+    *,
+    root: bytes | None = None,
+    base_epoch: int | None = None,
+) -> SpanRow:
+    """Go back to the first `upto` spans and begin an epoch, which names where a sink stood.
+
+    `root` is over all that the sink held, the backup's spans first; without it over what `source` has up to `left`. The
+    backup is of the epoch before, or of `base_epoch`.
+    """
+    if left is not None and root is None:
+        root = reference_root([row.leaf for row in rows_of(source)[: left.position.sequence]])
     source.roll_back_to(upto)
     source.epoch += 1
     attributes: dict[str, Any] = {
         "permit.mode": "ordinary",
-        "permit.base.epoch": source.epoch - 1,
+        "permit.base.epoch": source.epoch - 1 if base_epoch is None else base_epoch,
         "permit.base.sequence": upto,
         "permit.reason": "with_sink",
         "permit.count": 0,
@@ -180,7 +193,7 @@ def restored(source: SpansInMemory, upto: int, left: SpanRow | None) -> SpanRow:
     if left is not None:
         place = left.position
         tail = Tail(epoch=place.epoch, lane=0, sequence=place.sequence, leaf=left.leaf)
-        attributes["permit.sinks.left"] = (left_text(Left(name="local", tail=tail, root=bytes(32))),)
+        attributes["permit.sinks.left"] = (left_text(Left(name="local", tail=tail, root=root or b"")),)
     return source.add(
         Transition(name=TransitionName.LEDGER_RESTORED, story=source.ledger_id, attributes=attributes)
     )
@@ -390,8 +403,10 @@ def forged_restore(trail: Signed, draw: random.Random) -> Signed:
     read["epoch"], read["sequence"] = last["epoch"] + 1, base
     read["span"]["attributes"]["permit.transition"] = "ledger.restored"
     read["span"]["name"] = "permit.ledger.restored"
+    leaves = [bytes.fromhex(document(line)["leaf"]) for line in trail.lines[1 : at + 1]]
+    read["span"]["attributes"]["permit.base.epoch"] = last["epoch"]
     read["span"]["attributes"]["permit.sinks.left"] = [
-        f"local={last['epoch']}:{last['sequence']}:{last['leaf']}:{'0' * 64}"
+        f"local={last['epoch']}:{last['sequence']}:{last['leaf']}:{reference_root(leaves).hex()}"
     ]
     return _with(trail, (*trail.lines[: at + 1], spelled(read, place=True)))
 
@@ -444,3 +459,23 @@ def grown_trail(path: Path, count: int, key: CheckpointKey) -> bytes:
             file.write(spelled(read, place=True) + b"\n")
             tree.add(bytes.fromhex(read["leaf"]))
     return key.note(count, tree.frontier().root())
+
+
+def restored_twice(base: int) -> tuple[list[SpanRow], list[SpanRow]]:
+    """Return what a file holds after two restores, the second from a backup that the first left behind; and its trail.
+
+    The first goes back from 60 spans to 40; `base` is the size of the second's backup, up to 60.
+    """
+    source, again = told_spans(60), told_spans(60)
+    first = list(rows_of(source))
+    restored(source, 40, first[-1])
+    for _ in range(10):
+        source.add()
+    file = [*first, *rows_of(source)[40:]]
+    root = reference_root([row.leaf for row in (*first[:base], *first[base:], *file[len(first) :])])
+    again.epoch = 1
+    restored(again, base, file[-1], root=root, base_epoch=0)
+    for _ in range(10):
+        again.add()
+    trail = list(rows_of(again))
+    return [*file, *trail[base:]], trail

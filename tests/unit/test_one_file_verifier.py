@@ -22,14 +22,17 @@ from tests.support.spans import LEDGER
 from tests.support.trails import (
     CheckpointKey,
     Signed,
+    document,
     edited,
     header,
     joined,
     line_of,
     reference_path,
     restored,
+    restored_twice,
     rows_of,
     signed_trail,
+    spelled,
     told_spans,
     verdict_of,
 )
@@ -220,7 +223,18 @@ def cases() -> Sequence[tuple[str, Signed]]:
     after = list(rows_of(source))
     whole = (header(), *map(line_of, before), *map(line_of, after[40:]))
     export = (header(), *map(line_of, after))
+    read = document(whole[50])
+    read["span"]["attributes"]["permit.forged"] = "by_whom"
+    forged = (*whole[:50], spelled(read), *whole[51:])
+    twice = [
+        ("verified", Signed(lines=(header(), *map(line_of, file)), note=KEY.over(trail, size)))
+        for base in (30, 45, 58)
+        for file, trail in [restored_twice(base)]
+        for size in (base + 1, base + 11)
+    ]
     return [
+        *twice,
+        ("tampered", Signed(lines=forged, note=KEY.over(after, 45))),
         ("not_anchored", Signed(lines=whole, note=old)),
         ("verified", Signed(lines=whole, note=KEY.over(after, 45))),
         ("verified", Signed(lines=export, note=KEY.over(after, 45))),

@@ -2,7 +2,9 @@
 
 import importlib.util
 import os
+import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 import issuer.sink_building as building
-from audit import JsonlSink
+from audit import JsonlSink, SinkUnavailable
 from audit.sinks.jsonl import create
 from audit.sinks.lines import Tail, header_line, read_header, read_span_line
 from audit.sinks.reading import read_jsonl
@@ -18,8 +20,9 @@ from audit.sinks.segments import segments_of
 from issuer.profile import Sink as Declared
 from issuer.verifying import Given, verify_exports
 from ledger.model import LedgerId, SinkRegistration
-from tests.support.issuers import Made, standard_issuer
+from tests.support.issuers import Made, permitted, refund, standard_issuer
 from tests.support.restoring import published, restored, saved, sent, states
+from tests.support.service import Service, answer
 from tests.support.shell import issuer_here
 from tests.support.spans import LEDGER
 from tests.support.trails import CheckpointKey, Signed, signed_trail
@@ -223,6 +226,46 @@ def test_a_header_has_one_form_to_both_verifiers(
         verifier.verify_export(files, [], [])
 
 
+def renamed(full: Path) -> None:
+    full.rename(full.with_name("spans.1.jsonl"))
+
+
+def behind_a_link(full: Path) -> None:
+    full.rename(full.with_suffix(".real"))
+    full.symlink_to(full.with_suffix(".real"))
+
+
+def cut(full: Path) -> None:
+    full.write_bytes(b"".join(full.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+def of_another_ledger(full: Path) -> None:
+    full.write_bytes(full.read_bytes().replace(LEDGER.encode(), b"ldg_0000000a", 1))
+
+
+def a_pipe(full: Path) -> None:
+    full.unlink()
+    os.mkfifo(full)
+
+
+@pytest.mark.spec("AUD-04", "AUD-03")
+@pytest.mark.parametrize("harm", [renamed, behind_a_link, cut, of_another_ledger, a_pipe])
+def test_a_full_file_that_is_not_what_the_next_header_says_is_missing(
+    trail: Signed, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    files = put(tmp_path, trail)
+    sink = JsonlSink(files[-1], LEDGER, name="local", required=True)
+    assert [path.name for path in sink.chain().paths] == [file.name for file in files[:-1]]
+    assert sink.chain().missing is None
+    harm(files[1])
+    missing = sink.chain().missing
+    assert missing is not None
+    assert missing.sequence == 20
+    with pytest.raises(SinkUnavailable) as caught:
+        list(read_jsonl(files[-1], LEDGER, name="local"))
+    assert caught.value.reason == "damaged"
+
+
 # --------------------------------------------------------------------- an issuer whose files are tiny
 
 
@@ -277,6 +320,31 @@ def test_a_sink_whose_newest_file_is_lost_is_begun_anew_and_its_full_files_are_k
     assert kept == {f"{name}.before-epoch-2": data for name, data in full.items()}
     places = told(made)
     assert [sequence for _epoch, sequence in places] == list(range(1, len(places) + 1))
+
+
+@pytest.mark.spec("AUD-02", "LED-06")
+def test_a_sink_is_moved_to_a_copy_of_all_its_files_and_not_to_one_that_lacks_a_full_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "SEGMENT_BYTES", 1_000)
+    with Service(*[answer(201)] * 4) as service:
+        made = standard_issuer(tmp_path / "f0", port=service.port)
+        with made.open() as issuer:
+            for turn in range(2):
+                assert issuer.commit(permitted(refund(issuer, order=f"o-{turn}"))).code == "succeeded"
+    with made.open() as issuer:
+        whole, lacking = tmp_path / "whole", tmp_path / "lacking"
+        for folder in (whole, lacking):
+            shutil.copytree(made.sink.parent, folder)
+        segments_of(lacking / made.sink.name)[0].path.unlink()
+        said = issuer.sink_replace("local", path=str(lacking))
+        assert said.code == "audit_unavailable"
+        assert "is missing" in said.say
+        assert issuer.sink_replace("local", path=str(whole)).code == "sink_replaced"
+        sent(issuer, "after")
+    places = told(replace(made, sink=whole / made.sink.name))
+    assert [sequence for _epoch, sequence in places] == list(range(1, len(places) + 1))
+    assert len(places) > len(told(made))
 
 
 @pytest.mark.spec("AUD-04", "OPR-04")

@@ -12,6 +12,7 @@ it is independent, and short enough to be read. It holds no secret, so nothing i
 
 What `verified` says: the first N spans are exactly those that were signed, all of them and in order. It does not say
 that what spans tell is true, nor anything of spans after the newest checkpoint, which are counted in the answer.
+What a restore left behind in a file is proven by the first span of the epoch that it began.
 """
 
 from __future__ import annotations
@@ -27,11 +28,10 @@ from pathlib import Path
 
 VERIFIED, NOT_ANCHORED, TAMPERED, MALFORMED = "verified", "not_anchored", "tampered", "malformed"
 EXITS = {VERIFIED: 0, NOT_ANCHORED: 8, TAMPERED: 8, MALFORMED: 2}
-LINE_MAX = 64 * 1024 + 256
-NOTE_MAX = 256 * 1024
+LINE_MAX, NOTE_MAX = 64 * 1024 + 256, 256 * 1024
 PROOF_SPANS_MAX = 256
 RESTORED = "ledger.restored"
-LEFT = re.compile(r"[^=]+=([0-9]{1,16}):([0-9]{1,16}):([0-9a-f]{64}):[0-9a-f]{64}\Z")
+LEFT = re.compile(r"[^=]+=([0-9]{1,16}):([0-9]{1,16}):([0-9a-f]{64}):([0-9a-f]{64})\Z")
 SIZE = re.compile(r"0|[1-9][0-9]{0,15}")
 REFUSE: object = {}.__getitem__  # a fraction, or what is no number, is a KeyError
 BAD = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
@@ -186,21 +186,15 @@ def node_of(left: bytes, right: bytes) -> bytes:
 
 
 class Tree:
-    """Every leaf hash, and the roots of the full subtrees over them, largest first."""
+    """How many leaves there are, and the roots of the full subtrees over them, largest first."""
 
     def __init__(self) -> None:
-        self.leaves = bytearray()
+        self.size = 0
         self.peaks: list = []
-
-    @property
-    def size(self) -> int:
-        """How many leaves there are."""
-        return len(self.leaves) // 32
 
     def add(self, leaf: bytes) -> None:
         """Append a leaf."""
-        number = self.size
-        self.leaves += leaf
+        number, self.size = self.size, self.size + 1
         while number & 1:
             leaf = node_of(self.peaks.pop(), leaf)
             number >>= 1
@@ -214,13 +208,6 @@ class Tree:
         for peak in reversed(self.peaks[:-1]):
             root = node_of(peak, root)
         return root
-
-    def go_back(self, size: int) -> None:
-        """Keep the first leaves only."""
-        kept = bytes(self.leaves[: 32 * size])
-        self.leaves, self.peaks = bytearray(), []
-        for at in range(0, len(kept), 32):
-            self.add(kept[at : at + 32])
 
 
 def root_by_path(index: int, size: int, leaf: bytes, path: list) -> bytes:
@@ -271,7 +258,7 @@ class Line:
                 and 0 < held["sequence"] < 10**16
                 and place == (ledger, held["epoch"], 0, held["sequence"])
                 and held["lane"] == 0
-                and {type(each) for each in (*place[1:], held["epoch"], held["lane"], held["sequence"])}
+                and {type(each) for each in (*place[1:], *map(held.get, ("epoch", "lane", "sequence")))}
                 == {int}
                 and span["name"] == "permit." + said["permit.transition"]
             )
@@ -285,12 +272,10 @@ class Line:
         self.epoch, self.sequence, self.attributes = held["epoch"], held["sequence"], said
 
     def left(self) -> set:
-        """Return where the first span of an epoch says that files stood."""
-        texts = self.attributes.get("permit.sinks.left", ())
-        found = (
-            [LEFT.match(text) for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
-        )
-        return {(int(each[1]), int(each[2]), each[3]) for each in found if each}
+        """Return where the first span of an epoch says that files stood, each with the root over all that it held."""
+        texts = self.attributes.get("permit.sinks.left")
+        texts = texts if type(texts) is list and {*map(type, texts)} <= {str} else []
+        return {(int(each[1]), int(each[2]), each[3], each[4]) for each in map(LEFT.match, texts) if each}
 
 
 class Trail:
@@ -299,7 +284,9 @@ class Trail:
     def __init__(self, checkpoints: list) -> None:
         self.tree = Tree()
         self.before: Line | None = None
-        self.spans = self.anchored = self.believed_from = 0
+        self.anchored = self.believed_from = 0
+        self.read: list = []  # each leaf, and for each epoch the places in here of its trail
+        self.trails: dict = {}
         self.waiting: dict = {}
         for name, size, root in checkpoints:
             self.waiting.setdefault(size, []).append([name, root, "not reached"])
@@ -307,31 +294,56 @@ class Trail:
 
     def take(self, line: Line) -> None:
         """Take the next span, or refuse it where it does not follow."""
-        size, begins = self.tree.size, line.attributes["permit.transition"] == RESTORED
+        begins, left = line.attributes["permit.transition"] == RESTORED, None
+        base: list = []
+        old: list = []
         if self.before is None:
             follows = line.sequence == 1
         elif line.epoch == self.before.epoch:
-            follows = line.sequence == size + 1 and not begins
+            base = self.trails[line.epoch]
+            follows = line.sequence == len(base) + 1 and not begins
         else:
-            stood = (self.before.epoch, self.before.sequence, self.before.leaf.hex())
-            was_left = line.sequence <= size and stood in line.left()
-            follows = begins and line.epoch > self.before.epoch and (line.sequence == size + 1 or was_left)
+            old = self.trails[self.before.epoch]
+            left = self.left(line, self.before) if begins else None
+            base = old[:] if left is None else left
+            follows = begins and line.epoch > self.before.epoch and line.sequence == len(base) + 1
         if not follows:
             raise Untrue("it does not follow the line before it")
-        if line.sequence <= size:
-            self.go_back(line.sequence - 1)
+        if left is not None:
+            self.go_back(left, old)
+        self.trails[line.epoch] = base
+        base.append(len(self.read))
+        self.read.append(line.leaf)
         self.tree.add(line.leaf)
-        self.spans += 1
         self.before = line
         self.hold()
 
-    def go_back(self, size: int) -> None:
-        """Leave behind what a restore did."""
-        self.tree.go_back(size)
-        self.anchored, self.believed_from = min(self.anchored, size), size + 1
+    def left(self, line: Line, last: Line) -> list | None:
+        """Return the trail of the backup, if the first span of an epoch names exactly what was read as its file."""
+        epoch = line.attributes.get("permit.base.epoch")
+        trail = self.trails.get(epoch, [])[: line.sequence - 1] if type(epoch) is int else []
+        stood, kept = (last.epoch, last.sequence, last.leaf.hex()), set(trail)
+        if len(trail) != line.sequence - 1 or stood not in {each[:3] for each in line.left()}:
+            return None
+        whole = Tree()
+        for place in trail + [each for each in range(len(self.read)) if each not in kept]:
+            whole.add(self.read[place])
+        return trail if (*stood, whole.root().hex()) in line.left() else None
+
+    def go_back(self, trail: list, old: list) -> None:
+        """Leave behind what a restore did, and take up the trail of its backup."""
+        pairs = enumerate(zip(trail, old))  # noqa: B905 - the shorter one ends it
+        size = next((at for at, (one, other) in pairs if one != other), len(trail))
+        self.tree = Tree()
+        for place in trail[:size]:
+            self.tree.add(self.read[place])
+        self.anchored, self.believed_from = min(self.anchored, size), len(trail) + 1
         for reached, waiting in self.waiting.items():
             for each in waiting if reached > size else ():
                 each[2] = {"holds": "left behind", "differs": "not reached"}.get(each[2], each[2])
+        for place in trail[size:]:
+            self.tree.add(self.read[place])
+            self.hold()
 
     def hold(self) -> None:
         """Hold the root against the checkpoints of this size."""
@@ -351,24 +363,12 @@ class Trail:
 
 
 def header_of(line: bytes, path: Path) -> tuple:
-    """Return the ledger that the first line of a file names, and the span that the file goes on after, or ()."""
+    """Return the ledger that the first line of a file names, and where the file before ends, or ()."""
     with contextlib.suppress(*BAD):
         held = document_of(line[:-1])
-        said = held.pop("after", None)
-        after = () if said is None else tuple(said[name] for name in ("epoch", "lane", "sequence", "leaf"))
-        proper = (
-            set(held) == {"kind", "ledger", "v"} and held["kind"] == "permit-audit" and line.endswith(b"\n")
-        )
-        if said is not None:
-            proper = (
-                proper
-                and set(said) == {"epoch", "lane", "leaf", "sequence"}
-                and [type(each) for each in after] == [int, int, int, str]
-                and all(0 <= each < 10**16 for each in after[:3])
-                and after[2] > 0
-                and re.match(r"[0-9a-f]{64}\Z", after[3]) is not None
-            )
-        if proper and type(held["v"]) is int and held["v"] == 1 and type(held["ledger"]) is str:
+        after = held.pop("after", ())
+        kind = (set(held), held["kind"], held["v"], type(held["v"]), type(held["ledger"]), line[-1:])
+        if kind == ({"kind", "ledger", "v"}, "permit-audit", 1, int, str, b"\n"):
             return held["ledger"], after
     raise Unusable(f"{path.name} does not begin as a file of spans does")
 
@@ -396,11 +396,8 @@ def verify_export(paths: list, keys: list, notes: list) -> tuple:
     told.append(stopped or "every line was read")
     for size, waiting in sorted(trail.waiting.items()):
         told += [f"checkpoint {name} of {size} spans: {standing}" for name, _root, standing in waiting]
-    told.append(
-        f"proven: spans 1 to {trail.anchored}, all of them, in order"
-        if trail.anchored
-        else "nothing is proven"
-    )
+    proven = f"proven: spans 1 to {trail.anchored}, all of them, in order"
+    told.append(proven if trail.anchored else "nothing is proven")
     told.append(f"not anchored: {trail.tree.size - trail.anchored} newer spans")
     return trail.verdict(stopped=bool(stopped), refused=refused), told
 
@@ -408,17 +405,16 @@ def verify_export(paths: list, keys: list, notes: list) -> tuple:
 def read_into(trail: Trail, path: Path, ledger: str, *, is_last: bool, told: list) -> str:
     """Read a file into a trail; return what stopped it, or an empty text."""
     with path.open("rb") as file:
-        after, before = header_of(file.readline(512), path)[1], trail.before
-        if after and (before is None or after != (before.epoch, 0, before.sequence, before.leaf.hex())):
-            return (
-                f"{path.name} line 1: it goes on after span {after[2]}, which is not the last one before it"
-            )
+        after, last = header_of(file.readline(512), path)[1], trail.before
+        place = last and {"epoch": last.epoch, "lane": 0, "leaf": last.leaf.hex(), "sequence": last.sequence}
+        if after != () and (place is None or canonical(after) != canonical(place)):
+            return f"{path.name} line 1: it goes on after another span than the last one before it"
         for number, line in enumerate(iter(lambda: file.readline(LINE_MAX + 1), b""), start=2):
             try:
                 if not line.endswith(b"\n"):
                     if not is_last or len(line) >= LINE_MAX:
                         raise Untrue("it is cut off, or too long")
-                    told.append("the last line is cut off in writing, and was not read")
+                    told.append("the last line has no end, and was not read")
                     break
                 trail.take(Line(line[:-1], ledger))
             except Untrue as fault:
@@ -471,18 +467,12 @@ def verify_proof(data: bytes, keys: list) -> tuple:
 
 def verify(arguments: argparse.Namespace) -> tuple:
     """Verify what was asked for."""
-    texts = [
-        line
-        for key in arguments.key
-        for line in (Path(key).read_text().splitlines() if Path(key).is_file() else [key])
-    ]
-    keys = [read_key(text.strip()) for text in texts if text.strip()]
+    held = [Path(key).read_text().splitlines() if Path(key).is_file() else [key] for key in arguments.key]
+    keys = [read_key(text.strip()) for lines in held for text in lines if text.strip()]
     if arguments.proof is not None:
         return verify_proof(arguments.proof.read_bytes(), keys)
     places = arguments.checkpoint
-    files = [
-        file for place in places for file in (sorted(place.glob("*.note")) if place.is_dir() else [place])
-    ]
+    files = [each for one in places for each in (sorted(one.glob("*.note")) if one.is_dir() else [one])]
     if (places and not files) or ((files or arguments.key) and not keys):
         raise Unusable("there is no checkpoint, or no key")
     return verify_export(arguments.export, keys, [(file.name, file.read_bytes()) for file in files])
@@ -492,9 +482,7 @@ def main() -> int:
     """Read what was typed, verify, and say what is proven."""
     parser = argparse.ArgumentParser(description="Verify an audit trail of permit-issuer offline.")
     parser.add_argument("export", nargs="*", type=Path, help="files of spans, in order")
-    parser.add_argument(
-        "--checkpoint", action="append", default=[], type=Path, help="a note, or a folder of *.note"
-    )
+    parser.add_argument("--checkpoint", action="append", default=[], type=Path, help="a note, or a folder")
     parser.add_argument("--key", action="append", default=[], help="a verifier key, or a file of such")
     parser.add_argument("--proof", type=Path, help="the proof of one effect")
     arguments = parser.parse_args()
@@ -504,9 +492,7 @@ def main() -> int:
         verdict, told = verify(arguments)
     except (Unusable, OSError, UnicodeDecodeError) as fault:
         verdict, told = MALFORMED, [str(fault)]
-    print(verdict)
-    for line in told:
-        print("  " + line.encode("unicode_escape").decode("ascii"))
+    print(verdict, *("  " + line.encode("unicode_escape").decode("ascii") for line in told), sep="\n")
     return EXITS[verdict]
 
 

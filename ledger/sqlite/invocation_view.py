@@ -91,7 +91,7 @@ class InvocationReading:
         """Return at most `limit` open invocations whose deadline is over at `now`, the longest over first."""
         found = self._all(
             f"SELECT {INVOCATION_COLUMNS}, sequence, mac FROM invocations INDEXED BY invocations_deadline "
-            "WHERE outcome IS NULL AND deadline_ms <= ? ORDER BY deadline_ms LIMIT ?",
+            f"WHERE outcome IS NULL AND deadline_ms <= ? ORDER BY deadline_ms {rows.AT_MOST}",
             *(now, limit),
         )
         return [one for row in found if (one := self._invocation(row)) is not None]
@@ -107,7 +107,7 @@ class InvocationReading:
         found = self._all(
             "SELECT invocation_id FROM invocations AS i INDEXED BY invocations_ended WHERE outcome IS NOT NULL "
             "AND ended_ms <= ? AND NOT EXISTS (SELECT 1 FROM effects WHERE invocation_id = i.invocation_id) "
-            "ORDER BY ended_ms LIMIT ?",
+            f"ORDER BY ended_ms {rows.AT_MOST}",
             *(ended, limit),
         )
         return [InvocationId(row[0]) for row in found]

@@ -85,6 +85,10 @@ TOMBSTONE_COLUMNS: Final = (
 )
 BUDGET_COLUMNS: Final = "task_id, unit, ceiling, reserved, settled, overrun, above"
 
+AT_MOST: Final = "LIMIT ? + 0"
+"""The bound of a query that every effect asks. SQLite looks at the value of a bare `LIMIT ?` while it compiles, and so
+compiles the statement anew whenever it is used."""
+
 Row = tuple[Any, ...]
 
 

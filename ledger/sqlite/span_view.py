@@ -164,7 +164,7 @@ class SpanReading(AuthorityReading):
 
     def spans_after(self, sequence: int, *, limit: int) -> Sequence[SpanRow]:
         """Return at most `limit` spans with a larger sequence, in order."""
-        return self._spans(f"{_SPAN} WHERE sequence > ? ORDER BY sequence LIMIT ?", sequence, limit)
+        return self._spans(f"{_SPAN} WHERE sequence > ? ORDER BY sequence {rows.AT_MOST}", sequence, limit)
 
     def span_at(self, sequence: int) -> SpanRow | None:
         """Return the span at a sequence."""

@@ -41,17 +41,18 @@ from ledger.transitions import Position, TransitionName
 from ledger.tree import Frontier, decoded_frontier
 
 _UNUSED_BEYOND: Final = (
-    f"SELECT effect_id FROM effects WHERE state IN ({names(UNUSED)}) ORDER BY sequence DESC LIMIT ? OFFSET ?"
+    f"SELECT effect_id FROM effects WHERE state IN ({names(UNUSED)}) "
+    f"ORDER BY sequence DESC {rows.AT_MOST} OFFSET ? + 0"
 )
 _SETTLED_PAST: Final = (
     "SELECT effect_id FROM effects INDEXED BY effects_window "
     f"WHERE state IN ({names(SETTLED)}) AND window_ends_ms <= ? AND NOT EXISTS ("
     "SELECT 1 FROM invocations AS i WHERE i.invocation_id = effects.invocation_id AND i.outcome IS NULL) "
-    "ORDER BY window_ends_ms LIMIT ?"
+    f"ORDER BY window_ends_ms {rows.AT_MOST}"
 )
 _TOMBSTONES_BEYOND: Final = (
     "SELECT effect_id FROM tombstones INDEXED BY tombstones_unpermitted "
-    f"WHERE permit_id IS NULL AND state IN ({names(UNUSED)}) ORDER BY sequence DESC LIMIT ? OFFSET ?"
+    f"WHERE permit_id IS NULL AND state IN ({names(UNUSED)}) ORDER BY sequence DESC {rows.AT_MOST} OFFSET ? + 0"
 )
 _NO_REPETITION: Final = Repetition(pending=0, unresolved=0, succeeded=0)
 
@@ -195,7 +196,7 @@ class SqliteView(SpanReading):
         """Return at most `limit` effects whose binding is over at `now` and that were never admitted or ended."""
         found: list[Effect] = []
         for state in sorted(PENDING):
-            sql = f"SELECT {rows.EFFECT_COLUMNS} FROM effects WHERE state = ? AND expires_ms <= ? LIMIT ?"
+            sql = f"SELECT {rows.EFFECT_COLUMNS} FROM effects WHERE state = ? AND expires_ms <= ? {rows.AT_MOST}"
             found += [rows.effect_from(row) for row in self._all(sql, str(state), now, limit - len(found))]
         return found
 
@@ -343,7 +344,7 @@ class SqliteView(SpanReading):
         wanted = sorted(PENDING | UNRESOLVED)
         marks = ", ".join("?" * len(wanted))
         row = self._one(
-            f"SELECT count(*) FROM (SELECT 1 FROM effects WHERE task_id = ? AND state IN ({marks}) LIMIT ?)",
+            f"SELECT count(*) FROM (SELECT 1 FROM effects WHERE task_id = ? AND state IN ({marks}) {rows.AT_MOST})",
             *(task_id, *map(str, wanted), limit),
         )
         return 0 if row is None else int(row[0])

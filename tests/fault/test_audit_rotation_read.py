@@ -13,6 +13,7 @@ import pytest
 
 import issuer.sink_building as building
 from audit import JsonlSink, SinkUnavailable
+from audit.errors import TrailUnreadable
 from audit.sinks.jsonl import create
 from audit.sinks.lines import Tail, header_line, read_header, read_span_line
 from audit.sinks.reading import read_jsonl
@@ -45,6 +46,19 @@ def verifier() -> ModuleType:
 @pytest.fixture(scope="module")
 def trail() -> Signed:
     return signed_trail(SPANS, KEY)
+
+
+@pytest.mark.spec("AUD-09")
+@pytest.mark.parametrize("said", [b"null", b"{}", b"[]", b'""', b"0"])
+def test_a_header_that_goes_on_after_nothing_is_believed_by_neither_verifier(
+    verifier: ModuleType, trail: Signed, tmp_path: Path, said: bytes
+) -> None:
+    file = tmp_path / "spans.jsonl"
+    file.write_bytes(trail.data.replace(b"{", b'{"after":' + said + b",", 1))
+    given = Given(keys=(KEY.verifier,), notes=())
+    with pytest.raises(TrailUnreadable):
+        verify_exports([file], given, lambda _total, _what: lambda _step: None)
+    assert verifier.verify_export([file], [], [])[0] == verifier.TAMPERED
 
 
 def tail_of(line: bytes) -> Tail:
@@ -208,11 +222,12 @@ def test_files_that_do_not_follow_each_other_are_no_trail_to_either_verifier(
         (b'"sequence":10', b'"sequence":"10"'),
         (b'{"after":{"epoch":0', b'{"after":{"also":1,"epoch":0'),
         (b'"lane":0', b'"lane":false'),
+        (b'{"after":{"epoch":0,', b'{"after":null,"also":{"epoch":0,'),
         (b'"sequence":10', b'"sequence":0'),
         (b'"kind":"permit-audit"', b'"kind": "permit-audit"'),
     ],
 )
-def test_a_header_has_one_form_to_both_verifiers(
+def test_a_header_in_another_form_is_believed_by_neither_verifier(
     verifier: ModuleType, trail: Signed, tmp_path: Path, change: tuple[bytes, bytes]
 ) -> None:
     files = put(tmp_path, trail)
@@ -220,10 +235,13 @@ def test_a_header_has_one_form_to_both_verifiers(
     assert change[0] in header
     files[1].write_bytes(header.replace(*change) + b"".join(lines))
     given = Given(keys=(KEY.verifier,), notes=())
-    with pytest.raises(Exception, match="does not begin as a file of spans does"):
+    with pytest.raises(TrailUnreadable):
         verify_exports(files, given, lambda _total, _what: lambda _step: None)
-    with pytest.raises(verifier.Unusable):
-        verifier.verify_export(files, [], [])
+    try:
+        verdict, _told = verifier.verify_export(files, [], [])
+    except verifier.Unusable:
+        verdict = verifier.MALFORMED
+    assert verdict in {verifier.MALFORMED, verifier.TAMPERED}
 
 
 def renamed(full: Path) -> None:

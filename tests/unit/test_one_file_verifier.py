@@ -226,6 +226,9 @@ def cases() -> Sequence[tuple[str, Signed]]:
     read = document(whole[50])
     read["span"]["attributes"]["permit.forged"] = "by_whom"
     forged = (*whole[:50], spelled(read), *whole[51:])
+    read = document(whole[len(before) + 1])
+    read["span"]["attributes"]["permit.sinks.left"].append(None)
+    nameless = (*whole[: len(before) + 1], spelled(read))
     twice = [
         ("verified", Signed(lines=(header(), *map(line_of, file)), note=KEY.over(trail, size)))
         for base in (30, 45, 58)
@@ -234,6 +237,7 @@ def cases() -> Sequence[tuple[str, Signed]]:
     ]
     return [
         *twice,
+        ("tampered", Signed(lines=nameless, note=KEY.over(before, 30))),
         ("tampered", Signed(lines=forged, note=KEY.over(after, 45))),
         ("not_anchored", Signed(lines=whole, note=old)),
         ("verified", Signed(lines=whole, note=KEY.over(after, 45))),

@@ -177,6 +177,9 @@ ATTRIBUTES: Final[Mapping[str, Attribute]] = MappingProxyType(
         "permit.tree.root": _text("the root of that tree", _DIGEST, "64 hex digits"),
         "permit.format": _text("the form in which spans were given out", _WORD, "snake_case word"),
         "permit.filter.digest": _text("keyed hash of what was asked for", _DIGEST, "64 hex digits"),
+        "permit.gone.digest": _text(
+            "SHA-256 over the sequences of all archived spans", _DIGEST, "64 hex digits"
+        ),
         "permit.file.digest": _text("SHA-256 of the file", _DIGEST, "64 hex digits"),
         "permit.count": _whole("how many"),
         "permit.looked_ms": _whole("when a look was that is recorded later, ms since the epoch (AUD-06)"),

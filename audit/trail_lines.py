@@ -9,7 +9,7 @@ Next: `audit.verification` for the argument; `audit.line_forms` for one line; `a
 
 import hashlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final, NoReturn
 
@@ -83,6 +83,7 @@ def verify_files(
     ledger_id: str,
     checkpoints: Sequence[KeptCheckpoint],
     *,
+    before: Iterable[bytes] = (),
     tick: Tick = lambda _read: None,
     columns: bool = True,
 ) -> TrailReport:
@@ -92,6 +93,7 @@ def verify_files(
         files: in order; `header_of` has read the header of each.
         ledger_id: the ledger that all of them name.
         checkpoints: opened checkpoints of this ledger.
+        before: the leaves of all spans before the first file, where that goes on after an archive (AUD-08).
         tick: told of progress.
         columns: whether each line is held against its body; False leaves the root and the joints of epochs alone.
 
@@ -99,6 +101,7 @@ def verify_files(
         OSError: a file cannot be read.
     """
     with TrailWalk(ledger_id, checkpoints) as walk:
+        walk.extend(tuple(before))
         reader = _Reader(walk, LineForms(ledger_id), columns=columns)
         try:
             for turn, file in enumerate(files, start=1):
@@ -184,7 +187,7 @@ class _Reader:
         if says != (epoch, sequence):
             self._stop(at, "place", "stands elsewhere than its span says")
         if not self._prefix:
-            follows, base = sequence == 1, None
+            follows, base = sequence == self._walk.size + 1, None
         else:
             begins = epoch > self._epoch and document["attributes"]["permit.transition"] == EPOCH_BEGINS
             base = self._left(document["attributes"], body, sequence) if begins else None

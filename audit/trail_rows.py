@@ -11,6 +11,7 @@ from audit.comparison import span_holds
 from audit.line_forms import READ_FAULTS
 from audit.sinks.epochs import EPOCH_BEGINS
 from audit.verification import Finding, KeptCheckpoint, TrailReport, TrailWalk
+from ledger.archive import LeafRow
 from ledger.errors import LedgerCorrupt
 from ledger.model import LedgerId
 from ledger.port import SpanColumns
@@ -24,6 +25,7 @@ def verify_rows(
     ledger_id: str,
     checkpoints: Sequence[KeptCheckpoint],
     *,
+    archived: Iterable[LeafRow] = (),
     tick: Callable[[int], None] = lambda _rows: None,
 ) -> TrailReport:
     """Hold the rows of the spans of a ledger, in order, against their bodies and against checkpoints of that ledger.
@@ -32,17 +34,20 @@ def verify_rows(
         batches: rows in the order of their sequence.
         ledger_id: the ledger that every body must name.
         checkpoints: opened checkpoints of this ledger.
+        archived: the leaves of spans that were archived, in order: they are proven as leaves, and their bodies are in
+            the archive (AUD-08).
         tick: told how many rows were read.
 
     Raises:
         LedgerUnavailable: what gives the rows cannot read them now.
     """
-    epoch = -1
+    epoch, gone = -1, _Gone(archived)
     with TrailWalk(ledger_id, checkpoints) as walk:
         try:
             for batch in batches:
                 leaves: list[bytes] = []
                 for row in batch:
+                    leaves += gone.between(walk.size + len(leaves), row.sequence)
                     leaf = leaf_hash(row.body)
                     sequence = walk.size + len(leaves) + 1
                     finding = _judged(LedgerId(ledger_id), row, leaf, epoch=epoch, sequence=sequence)
@@ -59,6 +64,24 @@ def verify_rows(
         except LedgerCorrupt as fault:
             return walk.report(Finding(what="unreadable", where="ledger", says=fault.message))
         return walk.report()
+
+
+class _Gone:
+    """The leaves of archived spans, taken in their places."""
+
+    def __init__(self, rows: Iterable[LeafRow]) -> None:
+        self._rows = iter(rows)
+        self._next = next(self._rows, None)
+
+    def between(self, size: int, sequence: int) -> list[bytes]:
+        """Return the leaves of archived spans that follow span `size` without a gap, and stand before `sequence`."""
+        found: list[bytes] = []
+        while self._next is not None and self._next.sequence < sequence:
+            if self._next.sequence != size + len(found) + 1:
+                break
+            found.append(self._next.leaf)
+            self._next = next(self._rows, None)
+        return found
 
 
 def _judged(

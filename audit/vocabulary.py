@@ -224,7 +224,7 @@ SPANS: Final[Mapping[TransitionName, SpanShape]] = MappingProxyType(
             | _named("policy.ids", "bundle.digest", "engine", "looked_ms"),
         ),
         TransitionName.AUDIT_ARCHIVED: _shape(
-            _MODE | _named("base.epoch", "base.sequence", "tree.root", "file.digest", "count"),
+            _MODE | _named("base.epoch", "base.sequence", "tree.root", "file.digest", "count", "gone.digest"),
             _named("reason"),
         ),
         TransitionName.NOISE: _shape(_MODE | _named("count", "reason"), _named("command", "refusal")),

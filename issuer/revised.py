@@ -15,7 +15,7 @@ from ledger.authority import ACTIVE_REVISION, RulingKind
 from ledger.changes import Step
 from ledger.errors import LedgerCorrupt
 from ledger.model import InstantMs, LedgerId
-from ledger.port import Committed, Decide, Ledger, Verdict, View
+from ledger.port import Committed, Decide, Ledger, Verdict, View, WholeCheck
 from ledger.transitions import TransitionName
 
 T = TypeVar("T")
@@ -96,7 +96,9 @@ class RevisedLedger:
         """Whether a commit of this object ended uncertainly."""
         return self.beneath.is_uncertain
 
-    def transact(self, decide: Decide[T], *, accept_clock: bool = False) -> Committed[T]:
+    def transact(
+        self, decide: Decide[T], *, accept_clock: bool = False, check: WholeCheck | None = None
+    ) -> Committed[T]:
         """Run one transaction under the revision of this house.
 
         Raises:
@@ -114,7 +116,7 @@ class RevisedLedger:
                 raise RevisionMoved
             return _told(verdict, active)
 
-        return self._written(self.beneath.transact(under_lock, accept_clock=accept_clock))
+        return self._written(self.beneath.transact(under_lock, accept_clock=accept_clock, check=check))
 
     def record(self, decide: Decide[T]) -> Committed[T]:
         """Run one transaction that records what has happened, whichever revision is in force (REP-05, AUD-02).

@@ -24,6 +24,7 @@ from audit import (
     Stand,
 )
 from audit.sinks.reading import read_jsonl
+from issuer.archives import last_archive
 from issuer.errors import SetupError
 from issuer.flow.refusing import RefusedError
 from issuer.house import House
@@ -47,6 +48,10 @@ LOST: Final = frozenset(
 )
 """Reasons for which nobody can tell any more how far a sink came; for any other it can be repaired, or asked again."""
 
+_ARCHIVED: Final = (
+    "The ledger's spans up to {upto} were archived, so an empty place cannot be filled: copy the sink's file to the "
+    "new place first, and give this command again."
+)
 AHEAD: Final = frozenset({"ahead", "diverged", "later_epoch"})
 """Reasons that say that the ledger was set back or exchanged."""
 
@@ -95,6 +100,21 @@ def old_state(registration: SinkRegistration, ledger: Ledger) -> OldState:
     return OldState(upto=upto, leaf=None if row is None else row.leaf)
 
 
+def reached_by_all(placed: Sequence[SinkRegistration], ledger: Ledger) -> int:
+    """Return the sequence up to which every one of these sinks has the spans of the ledger.
+
+    Raises:
+        RefusedError: `audit_unavailable`; one cannot say, or is ahead.
+    """
+    looks = _looks(placed, ledger)
+    for look in looks:
+        _demand_not_ahead(look)
+        if look.reached is None:
+            why = "The sink does not say how far it has come." if look.fault is None else look.fault.message
+            raise refusal(look.sink.name, why)
+    return min(look.reached or 0 for look in looks) if looks else 0
+
+
 def _looks(placed: Sequence[SinkRegistration], ledger: Ledger) -> tuple[SinkLook, ...]:
     """Look at sinks in threads of their own, within a probe's time: one that hangs is no reason to hang with it."""
     if not placed:
@@ -133,6 +153,20 @@ def prepare_place(registration: SinkRegistration, ledger: Ledger) -> None:
         raise refusal(name, say) from None
 
 
+def refuse_archived(registration: SinkRegistration, house: House) -> None:
+    """Refuse a new place that lacks what was archived: the ledger cannot fill it from the first span on any more.
+
+    Raises:
+        RefusedError: `audit_unavailable`.
+    """
+    archive = house.ledger.read(last_archive)
+    if archive is None:
+        return
+    (look,) = _looks((registration,), house.ledger)
+    if (look.reached or 0) < archive.upto:
+        raise refusal(registration.name, _ARCHIVED.format(upto=archive.upto))
+
+
 def _demand_prefix(registration: SinkRegistration, ledger: Ledger) -> None:
     """Compare every span of a file with the ledger's at the same place in order, leaf by leaf."""
     rows: Iterator[tuple[int, int, bytes]] = iter(())
@@ -140,8 +174,8 @@ def _demand_prefix(registration: SinkRegistration, ledger: Ledger) -> None:
     for span in read_jsonl(Path(registration.location), ledger.ledger_id, name=registration.name):
         found = next(rows, None)
         if found is None:
-            page = ledger.read(lambda view, after=after: view.spans_after(after, limit=PAGE_ROWS))  # type: ignore[misc]
-            rows = iter([(row.position.epoch, row.position.sequence, row.leaf) for row in page])
+            page = ledger.read(lambda view, after=after: view.leaves_after(after, limit=PAGE_ROWS))  # type: ignore[misc]
+            rows = iter([(row.epoch, row.sequence, row.leaf) for row in page])
             found = next(rows, None)
         if found != (span.tail.epoch, span.tail.sequence, span.tail.leaf):
             say = "It tells another story than this ledger."
@@ -222,7 +256,9 @@ __all__ = [
     "OldState",
     "old_state",
     "prepare_place",
+    "reached_by_all",
     "refusal",
     "refuse_ahead",
+    "refuse_archived",
     "tell_old",
 ]

@@ -178,7 +178,11 @@ def verify_ledger(ledger: Path, given: Given, progress: Progress) -> Answer:
     with open_span_stream(ledger) as stream:
         checkpoints, refused = given.opened(stream.ledger_id)
         report = verify_rows(
-            stream.batches, stream.ledger_id, checkpoints, tick=progress(stream.count, "spans")
+            stream.batches,
+            stream.ledger_id,
+            checkpoints,
+            archived=stream.archived,
+            tick=progress(stream.count, "spans"),
         )
     return _answer(report, refused)
 

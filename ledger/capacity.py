@@ -22,7 +22,7 @@ RECORD_BYTES_MAX: Final = 64 * MEBIBYTE
 """Bytes of those records and of tombstones (LED-02)."""
 
 SPAN_BYTES_MAX: Final = 1024 * MEBIBYTE
-"""Bytes of the trail: some 450,000 spans, and an effect leaves four to six. Finite until a trail can be archived."""
+"""Bytes of the trail: some 450,000 spans, and an effect leaves four to six. An archive makes room (AUD-08)."""
 
 UNENDED_PER_TASK_MAX: Final = 200
 """Effects of one task that are not over: a fiftieth of the house, and more than one agent has in flight."""

@@ -7,6 +7,7 @@ Who decides them: `ledger.rules` and the flow. Who writes them: a store behind `
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ledger.archive import Leaving
 from ledger.authority import Approval, ApprovalWait, Ruling
 from ledger.invocations import Invocation, InvocationOutcome, Obligation
 from ledger.model import (
@@ -168,6 +169,17 @@ class TombstonesForgotten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpansArchived:
+    """Spans before the sequence `upto` that nothing alive needs go; their leaves stay (AUD-08).
+
+    `leaving` is what the ledger said would go, and it goes in full or not at all.
+    """
+
+    upto: int
+    leaving: Leaving
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InvocationOpened:
     """A new invocation: open, or rejected before it began (INV-01, INV-02)."""
 
@@ -269,6 +281,7 @@ Change = (
     | ApprovalAsked
     | ApprovalGiven
     | SinkRegistered
+    | SpansArchived
 )
 
 

@@ -9,7 +9,7 @@ Next: `ledger.sqlite.store` implements it; `tests/contract` is the suite every s
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ledger.authority import Approval, ApprovalWait, Ruling, RulingKind
 from ledger.changes import Step
@@ -351,6 +351,10 @@ class Committed(Generic[T]):
 Decide = Callable[[View, InstantMs], Verdict[T]]
 
 
+WholeCheck = Callable[[Any], None]
+"""Takes a store's own connection inside its transaction, and raises where anything in the ledger is wrong."""
+
+
 class Ledger(Protocol):
     """A ledger that all processes with the same authority share (ADM-06)."""
 
@@ -372,10 +376,13 @@ class Ledger(Protocol):
         """Whether a commit of this object ended uncertainly: then only a fresh process can say what became of it."""
         ...
 
-    def transact(self, decide: Decide[T], *, accept_clock: bool = False) -> Committed[T]:
+    def transact(
+        self, decide: Decide[T], *, accept_clock: bool = False, check: WholeCheck | None = None
+    ) -> Committed[T]:
         """Take the lock, read the time, let `decide` look and choose, write every step with its span, commit.
 
-        With `accept_clock` the clock is believed as it reads, by an operator's decision (PER-03).
+        With `accept_clock` the clock is believed as it reads, by an operator's decision (PER-03). With `check` the
+        whole ledger is checked before `decide` looks and again before the commit: for what takes spans away (AUD-08).
 
         Raises:
             LedgerUnavailable: nothing was written (locked, full, read-only, replaced, unsafe).

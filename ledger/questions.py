@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from ledger.archive import LeafRow, Leaving
 from ledger.model import EffectId, InstantMs, PermitId, TaskId
 from ledger.states import EffectState
 from ledger.transitions import SpanRow, TransitionName
@@ -130,6 +131,14 @@ class Questions(Protocol):
 
     def count_spans(self, first: int, last: int) -> Mapping[str, int]:
         """Count the spans from `first` to `last`, both included, by name; a name without one is not there."""
+        ...
+
+    def leaves_after(self, sequence: int, *, limit: int) -> Sequence[LeafRow]:
+        """Return at most `limit` leaves with a larger sequence, in order, of spans that are there or archived."""
+        ...
+
+    def leaving(self, upto: int) -> Leaving:
+        """Return what an archive up to the span `upto` would take away; it reads the whole trail (AUD-08)."""
         ...
 
     def permits_unused(self, *, after: tuple[int, str] = (0, ""), limit: int) -> Sequence[UnusedPermit]:

@@ -12,13 +12,16 @@ Next: `audit.sinks.jsonl`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
-from ledger.model import LedgerId
-from ledger.port import Ledger
+from ledger.model import InstantMs, LedgerId
+from ledger.port import Ledger, View
 from ledger.transitions import Position, SpanRow
 
 __all__ = ["Acknowledged", "LedgerSpans", "Sink", "SinkClass", "SinkExpectation", "SpanSource", "class_of"]
+
+LANE: Final = 0
+"""The one lane of a ledger (AUD-05)."""
 
 
 class SinkClass(StrEnum):
@@ -47,12 +50,34 @@ class SpanSource(Protocol):
         ...
 
     def span_at(self, sequence: int) -> SpanRow | None:
-        """Return the span at a sequence, or None where there is none."""
+        """Return the span at a sequence, or None where there is none.
+
+        Of one that was archived the place and the leaf are there, and no body (AUD-08): enough to know it again.
+        """
         ...
 
     def epoch_after(self, epoch: int) -> SpanRow | None:
         """Return the first span of the first epoch later than `epoch`, or None where there is none (LED-08)."""
         ...
+
+
+def _archived(view: View, sequence: int) -> SpanRow | None:
+    found = view.leaves_after(sequence - 1, limit=1)
+    if not found or found[0].sequence != sequence:
+        return None
+    place = Position(
+        ledger_id=view.head().ledger_id, epoch=found[0].epoch, lane=LANE, sequence=found[0].sequence
+    )
+    return SpanRow(
+        position=place,
+        span_id="",
+        trace_id="",
+        name="",
+        story="",
+        at_ms=InstantMs(0),
+        body=b"",
+        leaf=found[0].leaf,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +96,8 @@ class LedgerSpans:
         return self.ledger.read(lambda view: view.spans_after(sequence, limit=limit))
 
     def span_at(self, sequence: int) -> SpanRow | None:
-        """Return the span at a sequence, or None where there is none."""
-        return self.ledger.read(lambda view: view.span_at(sequence))
+        """Return the span at a sequence, without a body where it was archived; None where there is none."""
+        return self.ledger.read(lambda view: view.span_at(sequence) or _archived(view, sequence))
 
     def epoch_after(self, epoch: int) -> SpanRow | None:
         """Return the first span of the first epoch later than `epoch`, or None where there is none (LED-08)."""

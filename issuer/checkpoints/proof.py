@@ -15,7 +15,7 @@ Leaves are made from the bodies here, and not taken from the column beside them.
 It decides nothing else. Next: `issuer.checkpoints.signing`, which asks twice: beside writers, and under their lock.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -124,6 +124,10 @@ class Proof:
             if not rows:
                 raise CheckpointRefused("altered")
             for row in rows:
+                for gone in _archived(view, tree.size, row.position.sequence):
+                    tree.add(gone)
+                    _demand_root(demanded, tree)
+                    others += 1
                 if row.position.sequence != tree.size + 1 or tree.size == target.size:
                     raise CheckpointRefused("altered")
                 tree.add(leaf_hash(row.body))
@@ -144,6 +148,19 @@ class Proof:
 
     def _is_of_memory(self, body: bytes) -> bool:
         return self._memory is not None and span_says(body).get("permit.tree.size") == self._memory.tree.size
+
+
+def _archived(view: View, size: int, sequence: int) -> Iterator[bytes]:
+    """Yield the leaves between the first `size` spans and the span at `sequence`: those between were archived."""
+    while size + 1 < sequence:
+        page = view.leaves_after(size, limit=min(PAGE_ROWS, sequence - size - 1))
+        for row in page:
+            if row.sequence != size + 1:
+                raise CheckpointRefused("altered")
+            yield row.leaf
+            size += 1
+        if not page:
+            raise CheckpointRefused("altered")
 
 
 def _reach(view: View, epoch: int, head: Position) -> int:

@@ -4,7 +4,7 @@ Rules: AUD-04 (C2SP: never a smaller tree, never one that does not go on), AUD-0
 waits for it). In order:
   1. alone among all who sign   2. the ledger goes on from everything that was signed and is known, proven under the
   writers' lock   3. memory of this tree, durable   4. the note, durable under its name, and as `latest`
-  5. its span   6. copies elsewhere.
+  5. its span   6. the sinks, as far as they take it   7. copies elsewhere.
 Memory comes before the signature, so that nothing smaller can be signed after any kill; the span comes after the note,
 so that no span tells of one that is not there. A kill between 3 and 4 leaves a tree that was never signed, and the next
 one goes on from it; a kill between 4 and 5 leaves a note whose span the next one writes.
@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
+from audit import AuditUnavailable
 from issuer.checkpoints.errors import CheckpointUnavailable
 from issuer.checkpoints.folder import checkpoint_folder, signing_alone, unavailable
 from issuer.checkpoints.memory import Remembered, remember, remembered
@@ -142,9 +143,13 @@ def sign(
             return None
         bounds = bounds_known(notes, elsewhere, house.ring, ledger_id, wait_s=elsewhere_s)
         made = _Signing(house, opened, notes, memory, dict(said)).made(reason, folder, bounds)
+    # Who takes the file of a sink and the note finds all in it that was signed; a sink that is gone changes no note.
+    if made.is_new:
+        with suppress(AuditUnavailable):
+            house.delivery.acknowledge(house.ledger.reached.sequence)  # 6
     if elsewhere is None:
         return made
-    copies = carried(folder, elsewhere, house.ring, ledger_id, wait_s=elsewhere_s)  # 6
+    copies = carried(folder, elsewhere, house.ring, ledger_id, wait_s=elsewhere_s)  # 7
     return replace(made, copies=copies)
 
 

@@ -9,6 +9,7 @@ __all__ = [
     "approve",
     "audit_access",
     "audit_approvals",
+    "audit_archive",
     "audit_changes",
     "audit_checkpoint",
     "audit_denied_then_done",
@@ -75,6 +76,7 @@ __all__ = [
 ]
 
 from issuer.commands.approvals import approvals, approve, decline, statement, wait, withdraw
+from issuer.commands.archiving import audit_archive
 from issuer.commands.asking import request, request_held
 from issuer.commands.audit_files import audit_export, audit_snapshot
 from issuer.commands.audit_report import audit_report

@@ -19,6 +19,7 @@ from audit.population import amounts_in
 from audit.queries import Found, Page, Question, ask
 from audit.sinks.lines import header_line
 from issuer import answering
+from issuer.archives import Archive, frontier_at, last_archive
 from issuer.clock import instant_text
 from issuer.commands.audit_asks import AuditAsk, question_of
 from issuer.commands.auditing import decided_by
@@ -32,6 +33,7 @@ from issuer.wire import Answer
 from ledger.canonical import canonical_bytes
 from ledger.errors import LedgerCorrupt, Malformed
 from ledger.model import LedgerId
+from ledger.port import View
 from ledger.sqlite.snapshot import SnapshotWriter
 from ledger.transitions import AttributeValue
 from ledger.tree import Frontier, GrowingTree
@@ -41,6 +43,9 @@ PAGE: Final = 500
 """Spans that are read, written and forgotten at a time."""
 
 SNAPSHOT_MODE: Final = 0o400
+_BEGINS: Final = (
+    "It begins behind span {upto}; what is before stands in archives, the last with SHA-256 {digest}."
+)
 PART: Final = "permit-audit-part"
 """The kind in the header of an export that is a selection."""
 
@@ -53,12 +58,31 @@ def no_progress(_done: int, _of: int) -> None:
 
 @dataclass(slots=True)
 class _Written:
-    """What was written so far; `tree` grows where the whole trail is written."""
+    """What was written so far; `tree` grows where the whole trail is written, from behind what was archived on."""
 
+    archive: Archive | None = None
     count: int = 0
     first: int = 0
     last: int = 0
     tree: GrowingTree = field(default_factory=GrowingTree)
+
+    @property
+    def is_to_the_end(self) -> bool:
+        """Whether it begins where the trail does, or where the last archive ends."""
+        return self.first == 1 + (0 if self.archive is None else self.archive.upto)
+
+
+def _begun(house: House) -> _Written:
+    """Return where a whole trail begins: at its first span, or at the first behind the last archive (AUD-08)."""
+
+    def look(view: View) -> _Written:
+        archive = last_archive(view)
+        if archive is None:
+            return _Written()
+        tree = GrowingTree(frontier_at(view, archive.upto))
+        return _Written(archive=archive, last=archive.upto, tree=tree)
+
+    return house.ledger.read(look)
 
 
 def audit_export(
@@ -92,13 +116,13 @@ def is_whole(asked: AuditAsk) -> bool:
 def _export(
     visit: Visit, made: NewFile, question: Question, form: str, *, whole: bool, progress: Progress
 ) -> _Written:
-    written = _Written()
+    written = _begun(visit.house) if whole else _Written()
     if form == "jsonl":
         made.write(header_line(visit.house.ledger.ledger_id) if whole else part_header(visit.house))
     elif form == "csv":
         made.write(csv_text(SPAN_COLUMNS, ()).encode())
     tree = visit.house.ledger.read(lambda view: view.frontier())
-    for found in pages(visit.house, question, tree.size):
+    for found in pages(visit.house, question, tree.size, after=written.last):
         if form == "otlp-json":
             text = otlp_text(found)
         elif form == "csv":
@@ -131,7 +155,7 @@ def _demand_tree(written: _Written, tree: Frontier, *, whole: bool) -> None:
     Raises:
         LedgerCorrupt: `tree_differs`.
     """
-    if whole and written.first == 1 and written.tree.frontier() != tree:
+    if whole and written.is_to_the_end and written.tree.frontier() != tree:
         say = "The spans are not those of the ledger's tree; run `issuer ledger check`."
         raise LedgerCorrupt("tree_differs", say)
 
@@ -141,9 +165,9 @@ def part_header(house: House) -> bytes:
     return canonical_bytes({"v": 1, "ledger": str(house.ledger.ledger_id), "kind": PART}) + b"\n"
 
 
-def pages(house: House, question: Question, head: int) -> Iterator[tuple[Found, ...]]:
-    """Yield what is asked for page by page, up to the sequence `head`."""
-    asked: Question | None = replace(question, limit=PAGE, newest=False, after=0)
+def pages(house: House, question: Question, head: int, *, after: int = 0) -> Iterator[tuple[Found, ...]]:
+    """Yield what is asked for page by page, behind the sequence `after` and up to `head`."""
+    asked: Question | None = replace(question, limit=PAGE, newest=False, after=after)
     while asked is not None:
         wanted = asked
 
@@ -162,7 +186,7 @@ def _said(visit: Visit, asked: AuditAsk, written: _Written, *, whole: bool) -> d
     said: dict[str, AttributeValue] = {"filter_digest": asked.digest(visit)}
     if written.count:
         said["base_sequence"] = written.last
-    if whole and written.first == 1:
+    if whole and written.is_to_the_end:
         said["tree_size"] = written.tree.size
         said["tree_root"] = written.tree.frontier().root().hex()
     return said
@@ -196,6 +220,9 @@ def _published(
     say = "Written, and on record."
     if not is_recorded:
         say, more["recorded"] = f"Written. {LATER_SAY}", False
+    if written.archive is not None:
+        more["archived"] = written.archive.shown()
+        say = f"{say} {_BEGINS.format(upto=written.archive.upto, digest=written.archive.digest)}"
     return answering.about(visit.house, "found", say=say, more=more)
 
 
@@ -241,10 +268,10 @@ def audit_snapshot(visit: Visit, out: Path, *, progress: Progress = no_progress)
 
 
 def _snapshot(visit: Visit, made: NewFile, question: Question, progress: Progress) -> _Written:
-    written, writer = _Written(), SnapshotWriter(made.part)
+    written, writer = _begun(visit.house), SnapshotWriter(made.part)
     try:
         tree = visit.house.ledger.read(lambda view: view.frontier())
-        for found in pages(visit.house, question, tree.size):
+        for found in pages(visit.house, question, tree.size, after=written.last):
             _count(written, found, whole=True)
             writer.add(
                 [_columns(one) for one in found],

@@ -18,6 +18,7 @@ from audit.population import READ, Counting
 from audit.queries import Found, found_of, spans_of
 from audit.reports import report_text
 from issuer.amounts import amount_text
+from issuer.archives import last_archive
 from issuer.checkpoints.errors import CheckpointRefused
 from issuer.checkpoints.signing import Reason, sign
 from issuer.clock import instant_text
@@ -103,7 +104,8 @@ def _period(visit: Visit, asked: AuditAsk) -> _Period:
         head = view.head().sequence
         newest = view.span_at(head)
         end = until if until < now or newest is None else max(until, InstantMs(newest.at_ms + 1))
-        first, last, outside = _range(view, SpanFilter(since_ms=since, until_ms=end), head)
+        wanted = SpanFilter(since_ms=since, until_ms=end)
+        first, last, outside = _range(view, wanted, _archived(view, asked, since), head)
         begin = view.span_at(first) if asked.since is None else None
         since_ms = since if begin is None else begin.at_ms
         return _Period(since_ms=since_ms, until_ms=until, first=first, last=last, outside=outside)
@@ -111,8 +113,26 @@ def _period(visit: Visit, asked: AuditAsk) -> _Period:
     return visit.house.ledger.read(look)
 
 
-def _range(view: View, wanted: SpanFilter, head: int) -> tuple[int, int, int]:
+def _archived(view: View, asked: AuditAsk, since: InstantMs) -> int:
+    """Return the last archived span, behind which a report without a begin of its own begins; 0 for none (AUD-08).
+
+    Raises:
+        Malformed: `archived`; the period begins in what was archived, of which not all is here to be counted.
+    """
+    archive = last_archive(view)
+    if archive is None:
+        return 0
+    sealed = view.span_at(archive.upto)
+    if asked.since is not None and (sealed is None or since <= sealed.at_ms):
+        say = f"the trail is archived up to span {archive.upto}, and a report counts only what is here"
+        raise Malformed("archived", "since", say)
+    return archive.upto
+
+
+def _range(view: View, wanted: SpanFilter, behind: int, head: int) -> tuple[int, int, int]:
     """Return first and last sequence of a period, and how many spans between them carry a time outside of it.
+
+    Only spans behind `behind` are looked at.
 
     There are such only where an operator accepted a clock in between (PER-03): between two such spans no time falls.
     """
@@ -121,10 +141,10 @@ def _range(view: View, wanted: SpanFilter, head: int) -> tuple[int, int, int]:
         found = view.find_spans(wanted, after=after, before=before, limit=1, newest_first=newest_first)
         return found[0].position.sequence if found else None
 
-    first = end_of(0, head + 1, newest_first=False)
-    last = end_of(0, head + 1, newest_first=True)
+    first = end_of(behind, head + 1, newest_first=False)
+    last = end_of(behind, head + 1, newest_first=True)
     if first is None or last is None:
-        first = view.sequence_at(wanted.since_ms or InstantMs(0))
+        first = max(view.sequence_at(wanted.since_ms or InstantMs(0)), behind + 1)
         return first, first - 1, 0
     accepted = SpanFilter(names=frozenset({TransitionName.CLOCK_ACCEPTED}))
     cuts = [one.sequence for one in spans_of(view, accepted, after=first) if one.sequence <= last]

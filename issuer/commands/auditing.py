@@ -11,6 +11,7 @@ from typing import Final
 
 from audit.queries import LOOKS, Page, Question, ask, merged_stories
 from issuer import answering
+from issuer.archives import last_archive
 from issuer.clock import instant_text
 from issuer.commands.audit_asks import AuditAsk, question_of, task_asked
 from issuer.commands.edge import at_the_edge
@@ -117,6 +118,12 @@ def _shown_spans(visit: Visit, asked: AuditAsk, form: str, look: Callable[[View,
     return told(visit, span_sheet(page.found), page.cursor, form, asked=asked)
 
 
+_ARCHIVED: Final = (
+    "Of what is up to span {upto}, refusals, looks and what is over may be in archives and not here; "
+    "the last archive has SHA-256 {digest}."
+)
+
+
 def told(
     visit: Visit,
     sheet: Sheet,
@@ -135,6 +142,7 @@ def told(
         Fault: it could not be put on record anywhere; nothing of the answer may be shown.
     """
     text = None if form == TABLE else text_in(form, sheet)
+    archive = None if named == "changes" else visit.house.ledger.read(last_archive)
     look = observed(
         visit,
         count=len(sheet.rows),
@@ -154,6 +162,9 @@ def told(
         more[named], more["lines"] = list(sheet.rows), [*(sheet.lines or ["  none"]), *going_on]
     else:
         more["text"] = text
+    if archive is not None:
+        more["archived"] = archive.shown()
+        say = f"{say} {_ARCHIVED.format(upto=archive.upto, digest=archive.digest)}"
     if not is_recorded:
         say, more["recorded"] = f"{say} {LATER_SAY}", False
     return answering.about(visit.house, "found", say=say, more=more)

@@ -11,6 +11,7 @@ from typing import Final
 
 from audit import TimelineEntry, readable_line, timeline
 from issuer import answering
+from issuer.archives import archives
 from issuer.clock import instant_text
 from issuer.commands.approval_rows import approval_record
 from issuer.commands.edge import at_the_edge
@@ -31,6 +32,7 @@ from ledger.port import View
 from ledger.refusals import RefusalCode
 from ledger.rules import contradicted
 from ledger.states import SETTLED, EffectState
+from ledger.transitions import TransitionName
 
 
 def swept(visit: Visit) -> str | None:
@@ -240,6 +242,10 @@ def timeline_of(visit: Visit, reference: str) -> Answer:
             "lines": _lines(entries),
         }
         if isinstance(about, Tombstone):
+            if not entries or entries[0].name != TransitionName.EFFECT_PREPARED:
+                found = visit.house.ledger.read(archives)
+                more["archived"] = [archive.shown() for archive in found]
+                more["lines"] = [*(archive.line() for archive in found), *_lines(entries)]
             return answering.collected(visit.house, "found", about, more)
         return answering.about(visit.house, "found", effect, more=more)
 

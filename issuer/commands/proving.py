@@ -18,6 +18,7 @@ from audit.notes import Checkpoint
 from audit.proofs import SPANS_MAX, PermitProof, proof_bytes
 from audit.sinks.lines import span_line
 from issuer import answering
+from issuer.archives import archived_story
 from issuer.checkpoints.errors import CheckpointRefused
 from issuer.checkpoints.folder import checkpoint_folder
 from issuer.checkpoints.notes import Kept, Notes
@@ -31,10 +32,11 @@ from issuer.new_file import new_file
 from issuer.sealing.private_files import Flaw, opened_folder
 from issuer.wire import Answer
 from ledger.errors import Malformed
-from ledger.model import Effect, Tombstone
+from ledger.model import Effect, EffectId, Tombstone
+from ledger.port import View
 from ledger.refusals import RefusalCode
 from ledger.sqlite.span_stream import open_leaf_stream
-from ledger.transitions import AttributeValue, SpanRow, Transition
+from ledger.transitions import AttributeValue, SpanRow, Transition, TransitionName
 
 FORMAT: Final = "proof"
 
@@ -44,6 +46,9 @@ TRIED_MAX: Final = 8
 _NOT_YET: Final = (
     "No checkpoint is over this effect's spans yet, so nothing can be proven to anybody; "
     "`issuer audit checkpoint` signs one."
+)
+_ARCHIVED: Final = (
+    "The begin of the story was archived; name the file with --archive to have it in the proof."
 )
 
 
@@ -57,8 +62,10 @@ class _Anchored:
     paths: tuple[tuple[bytes, ...], ...]
 
 
-def audit_prove(visit: Visit, reference: str, out: Path) -> Answer:
+def audit_prove(visit: Visit, reference: str, out: Path, *, archives: Sequence[Path] = ()) -> Answer:
     """Write a proof of an effect's story to the new file `out`; its spans, their paths, and a signed checkpoint.
+
+    What was archived of it is read from the files `archives` (AUD-08).
 
     The answer has `file`, `spans`, `newer` (spans of the story that the checkpoint is not over), `size` and `root` of
     the checkpoint; its code is `not_anchored` where there is none yet.
@@ -69,12 +76,12 @@ def audit_prove(visit: Visit, reference: str, out: Path) -> Answer:
         about = _found(visit, reference)
         if isinstance(about, Effect):
             found.append(about)
-        rows = visit.house.ledger.read(lambda view: view.story(about.effect_id))  # 1
+        rows = visit.house.ledger.read(lambda view: _story(view, about.effect_id, archives))  # 1
         if len(rows) > SPANS_MAX:
             raise Malformed("too_long", "effect", f"A proof holds the story of at most {SPANS_MAX} spans.")
         anchored = _anchored(visit, rows)  # 2
         if anchored is None:
-            return _answer(visit, about, "not_anchored", _NOT_YET, {})
+            return _answer(visit, about, "not_anchored", _NOT_YET if rows else _ARCHIVED, {})
         proof = proof_bytes(
             PermitProof(
                 ledger_id=visit.house.ledger.ledger_id,
@@ -95,6 +102,13 @@ def audit_prove(visit: Visit, reference: str, out: Path) -> Answer:
         return _answer(visit, about, "proved", say, more)
 
     return at_the_edge(visit, run, found)
+
+
+def _story(view: View, effect_id: EffectId, archives: Sequence[Path]) -> Sequence[SpanRow]:
+    rows = list(view.story(effect_id))
+    if archives:
+        rows += archived_story(view, view.head().ledger_id, effect_id, archives)
+    return sorted(rows, key=lambda row: row.position.sequence)
 
 
 def _found(visit: Visit, reference: str) -> Effect | Tombstone:
@@ -171,6 +185,12 @@ def _transition(visit: Visit, about: Effect | Tombstone, anchored: _Anchored, di
 
 
 def _say(rows: Sequence[SpanRow], anchored: _Anchored) -> str:
+    if rows[0].name != TransitionName.EFFECT_PREPARED:
+        return f"{_said_of(rows, anchored)} {_ARCHIVED}"
+    return _said_of(rows, anchored)
+
+
+def _said_of(rows: Sequence[SpanRow], anchored: _Anchored) -> str:
     newer = len(rows) - len(anchored.rows)
     said = "The proof is written. Whoever has it needs the key of `issuer audit key` from elsewhere."
     return said if not newer else f"{said} {newer} newer spans of this effect are under no checkpoint yet."

@@ -141,6 +141,7 @@ COMMANDS: Final[Mapping[str, Demand]] = MappingProxyType(
         "sink-list": _look("sink_list"),
         "sink-replace": _act(ACTIVATE, "sink_replace"),
         "sink-quarantine": _act(ACTIVATE, "sink_quarantine"),
+        "audit-archive": _act(ACTIVATE, "audit_archive"),
         "ledger-collect": _act(ACTIVATE, "ledger_collect"),
         "ledger-backup": _act(ACTIVATE, "ledger_backup"),
         "ledger-restore": _act(ACTIVATE, "ledger_restore"),

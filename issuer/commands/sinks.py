@@ -23,7 +23,16 @@ from issuer.flow.refusing import RefusedError
 from issuer.flow.signed_act import acting
 from issuer.house import House, Visit
 from issuer.sink_building import goes_to, is_carried, looked_sink
-from issuer.sink_moves import NewPlace, OldState, old_state, prepare_place, refusal, refuse_ahead, tell_old
+from issuer.sink_moves import (
+    NewPlace,
+    OldState,
+    old_state,
+    prepare_place,
+    refusal,
+    refuse_ahead,
+    refuse_archived,
+    tell_old,
+)
 from issuer.sink_places import kept_back, place_digest, sinks_version, stood, wanted_sink
 from issuer.wire import Answer
 from issuer.wire.codes import CODES
@@ -120,6 +129,7 @@ def sink_replace(visit: Visit, name: str, path: str | None = None) -> Answer:
         move = _planned(house, name, path)
         signer = checkpoint_folder(house.ledger)
         if move.new is not None:
+            refuse_archived(move.new, house)
             prepare_place(move.new, house.ledger)
         sequence = _committed(visit, move)
         has_all = carry_along(signer, checkpoint_folder(house.ledger))
@@ -135,7 +145,7 @@ def sink_replace(visit: Visit, name: str, path: str | None = None) -> Answer:
             more["old_upto"] = move.state.upto
         if not has_all:
             more["checkpoints_left_in"] = str(signer)
-        return _told(house, "sink_replaced", sequence, more)
+        return told_to_sinks(house, "sink_replaced", sequence, more)
 
     return at_the_edge(visit, run)
 
@@ -277,8 +287,8 @@ def _changing(
     )
 
 
-def _told(house: House, code: str, sequence: int, more: Mapping[str, object]) -> Answer:
-    """Bring the change to the sinks that the ledger has from here on, and answer."""
+def told_to_sinks(house: House, code: str, sequence: int, more: Mapping[str, object]) -> Answer:
+    """Bring an act to the sinks that the ledger has from here on, and answer."""
     sinks, stand = stood(house.profile, house.ledger, house.sink_means)
     say = [CODES[code].say]
     if stand.trouble is not None:
@@ -324,7 +334,7 @@ def sink_quarantine(visit: Visit, name: str, *, reason: str, upto: int | None = 
 
         sequence = house.ledger.transact(acting(visit, decide)).sequence
         more = {"sink": name, "from": kept.first, "upto": kept.last, "reason": why}
-        return _told(house, "sink_quarantined", sequence, more)
+        return told_to_sinks(house, "sink_quarantined", sequence, more)
 
     return at_the_edge(visit, run)
 

@@ -18,10 +18,10 @@ from audit.sinks.epochs import Left
 from audit.sinks.reading import read_jsonl
 from issuer.restore.retold import Retold
 from issuer.sink_building import watermark_of
+from ledger.archive import LeafRow
 from ledger.errors import LedgerUnavailable
 from ledger.model import SinkRegistration
-from ledger.port import Ledger
-from ledger.transitions import SpanRow
+from ledger.port import Ledger, View
 from ledger.tree import Frontier
 
 PAGE_ROWS: Final = 1000
@@ -115,8 +115,8 @@ def _look_at_watermark(registration: SinkRegistration, *, required: bool, backup
             raise _unreadable(name, fault) from None
         state = SinkState.FOREIGN
     if tail is not None:
-        row = backup.read(lambda view: view.span_at(tail.sequence))
-        if row is not None and row.leaf != tail.leaf and row.position.epoch == tail.epoch:
+        row = backup.read(lambda view: _leaf_at(view, tail.sequence))
+        if row is not None and row.leaf != tail.leaf and row.epoch == tail.epoch:
             raise _diverged(name)
         if row is None or row.leaf != tail.leaf:
             state = SinkState.AHEAD
@@ -124,16 +124,21 @@ def _look_at_watermark(registration: SinkRegistration, *, required: bool, backup
     return SinkSeen(registration=registration, required=required, state=state, left=None, epoch=epoch)
 
 
-def _rows(backup: Ledger) -> Iterator[SpanRow]:
-    """Yield every span of the backup, in order."""
+def _leaf_at(view: View, sequence: int) -> LeafRow | None:
+    found = view.leaves_after(sequence - 1, limit=1)
+    return found[0] if found and found[0].sequence == sequence else None
+
+
+def _rows(backup: Ledger) -> Iterator[LeafRow]:
+    """Yield place and leaf of every span of the backup, in order, those that it has archived included (AUD-08)."""
     after = 0
-    while rows := backup.read(lambda view, after=after: view.spans_after(after, limit=PAGE_ROWS)):  # type: ignore[misc]
+    while rows := backup.read(lambda view, after=after: view.leaves_after(after, limit=PAGE_ROWS)):  # type: ignore[misc]
         yield from rows
-        after = rows[-1].position.sequence
+        after = rows[-1].sequence
 
 
-def _place(row: SpanRow) -> tuple[int, int]:
-    return row.position.epoch, row.position.sequence
+def _place(row: LeafRow) -> tuple[int, int]:
+    return row.epoch, row.sequence
 
 
 _AWAY: Final = (

@@ -27,7 +27,10 @@ MEBIBYTE: Final = 1024 * 1024
 
 _RESTORE: Final = "Stop the issuer, keep this file as evidence, and restore the newest backup of the ledger."
 _MORE_RECORDS: Final = "Run `issuer ledger collect`, or give the ledger more in `[ledger]` of the profile."
-_MORE_TRAIL: Final = "Give the trail more in `[ledger]` of the profile."
+_MORE_TRAIL: Final = (
+    "Sign a checkpoint with `issuer audit checkpoint` and archive the older trail with "
+    "`issuer audit archive --out FILE`, or give the trail more in `[ledger]` of the profile."
+)
 _UPGRADE: Final = (
     "Stop what runs of the earlier release; the upgrade then keeps a copy of the ledger beside it."
 )
@@ -227,7 +230,8 @@ def capacity(known: Known) -> Iterator[Finding]:
     found = fills(known.the_ledger().read(lambda view: view.holdings()), bounds)
     told = ", ".join(f"{fill.what} {fill.percent}%" for fill in found)
     high = [fill for fill in found if fill.percent >= ANNOUNCED_PERCENT]
-    remedy = "" if not high else _MORE_TRAIL if high[0].what == "span_bytes" else _MORE_RECORDS
+    remedies = (_MORE_TRAIL if fill.what == "span_bytes" else _MORE_RECORDS for fill in high)
+    remedy = " ".join(dict.fromkeys(remedies))
     if any(fill.used >= fill.refused_from for fill in found):
         says = f"The ledger is full ({told}), so new effects are refused."
         yield Finding(check="capacity", ok=False, says=says, next=remedy)

@@ -163,6 +163,14 @@ _STATES: Final = (
     _row("retired_now", _E.DONE, 200, _N.STOP, "The key opens no permit any more."),
     _row("sink_replaced", _E.DONE, 200, _N.STOP, "The ledger's sinks are changed, in every process."),
     _row(
+        "archived",
+        _E.DONE,
+        201,
+        _N.STOP,
+        "The trail is sealed in the file up to its checkpoint, and what nothing alive needs left the ledger. "
+        "Keep the file: nothing else holds those spans.",
+    ),
+    _row(
         "sink_quarantined",
         _E.DONE,
         200,

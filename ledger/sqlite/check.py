@@ -38,7 +38,7 @@ from ledger.sqlite.check_trail import check_trail
 from ledger.sqlite.connection import DatabaseError, open_database
 from ledger.sqlite.store import journal_mode
 
-__all__ = ["CheckFinding", "CheckReport", "check_ledger"]
+__all__ = ["CheckFinding", "CheckReport", "check_ledger", "demand_clean"]
 
 _MS_PER_SECOND: Final = 1000
 T = TypeVar("T")
@@ -117,6 +117,18 @@ def check_ledger(
         seconds=_since(began, stopwatch_ms),
         cut=ground.cut,
     )
+
+
+def demand_clean(raw: Any, proofs: Proofs) -> None:  # noqa: ANN401 - untyped driver
+    """Return where a check finds nothing in the ledger as the open transaction of `raw` sees it.
+
+    Raises:
+        LedgerCorrupt: `check_found`; the sentence is the first finding's.
+    """
+    found = check_within(raw, proofs)
+    if found:
+        message = f"A check finds {found[0].what} at {found[0].where}; run `issuer ledger check`."
+        raise LedgerCorrupt("check_found", message)
 
 
 def check_within(raw: Any, proofs: Proofs) -> tuple[CheckFinding, ...]:  # noqa: ANN401 - untyped driver

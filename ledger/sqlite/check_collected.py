@@ -76,7 +76,9 @@ def _check_tombstone(ground: Ground, row: Row, uses: list[Row], slots: Slots) ->
     add_repetition(ground.counts, tombstone["state"], tombstone["content_key"], tombstone["resource_key"])
     moves = ground.trail.effects.pop(effect_id, [])
     if not moves:
-        if not _is_risen(ground, effect_id):
+        if _is_archived(ground, tombstone, sequence):
+            check_use(ground, effect_id, [], uses, None)
+        elif not _is_risen(ground, effect_id):
             ground.find("tombstone_without_trail", where, "The trail tells nothing of this effect.")
         return
     told = told_of(moves)
@@ -89,6 +91,16 @@ def _check_tombstone(ground: Ground, row: Row, uses: list[Row], slots: Slots) ->
         _add_charge(ground, tombstone, told.settled)  # it had no effect, and its acknowledged charge stays
 
 
+def _is_archived(ground: Ground, tombstone: dict[str, Any], sequence: int) -> bool:
+    """Say whether the whole story of a collected effect may have been archived: it ended without an admission.
+
+    Which spans are archived is held against the trail by `ledger.sqlite.check_archived`.
+    """
+    at = ground.trail.collected.get(tombstone["effect_id"])
+    is_told = at == sequence or (at is None and sequence in ground.trail.unnamed)
+    return bool(ground.trail.archived_first) and is_told and tombstone["state"] in _UNUSED
+
+
 def _is_risen(ground: Ground, effect_id: str) -> bool:
     return bool(ground.rows("SELECT 1 FROM effects WHERE effect_id = ?", effect_id))
 
@@ -99,7 +111,8 @@ def _check_story(ground: Ground, tombstone: dict[str, Any], told: Told, sequence
     if (last.state, last.at_ms) != (tombstone["state"], tombstone["ended_ms"]):
         says = "The tombstone does not say how and when the effect ended by the trail."
         ground.find("tombstone_differs", where, says)
-    if (told.permitted is not None) != (tombstone["permit_id"] is not None):
+    is_permitted = told.permitted is not None or effect_id in ground.trail.headless
+    if is_permitted != (tombstone["permit_id"] is not None):
         says = "The trail permitted this effect, or never did, and its tombstone says otherwise."
         ground.find("tombstone_differs", where, says)
     at = ground.trail.collected.get(effect_id)
@@ -157,7 +170,21 @@ def _check_gone(ground: Ground) -> None:
         else:
             where = ("effects", effect_id)
             ground.find("effect_missing", where, "The trail tells of this effect, and its row is gone.")
-    told_gone = ground.trail.forgotten
+    silent = _forgotten_archived(ground)
+    forgotten += silent
+    # Before an archive a trail may come from a release that did not count; what it forgot is then still told of.
+    told_gone = ground.trail.forgotten if not silent else ground.trail.forgotten or 0
+    if ground.trail.archived_first and ground.trail.unnamed:
+        return  # an earlier release did not say whom it collected, and who was forgotten is archived
     if told_gone is not None and told_gone != forgotten:
         says = f"{forgotten} tombstones are gone, and the trail tells of {told_gone}."
         ground.find("tombstones_gone", ("tombstones",), says)
+
+
+def _forgotten_archived(ground: Ground) -> int:
+    """Count the effects that were collected, have no tombstone any more, and whose story was archived."""
+    if not ground.trail.archived_first:
+        return 0
+    silent = ground.trail.collected.keys() - ground.trail.effects.keys()
+    there = {effect_id for (effect_id,) in ground.raw.execute("SELECT effect_id FROM tombstones")}
+    return len(silent - there)

@@ -99,6 +99,9 @@ def _check_place(ground: Ground, bucket: int, effect_id: str) -> None:
     if not is_in_bucket:
         says = "The effect is not in the bucket that its id puts it in."
         ground.find("effect_bucket", ("effects", effect_id), says)
+    if effect_id in ground.trail.headless:
+        says = "The story of this effect does not begin with its preparation."
+        ground.find("trail_begin", ("effects", effect_id), says)
     if effect_id in ground.trail.collected:
         says = "The trail collected this effect, and its row is there again."
         ground.find("effect_collected", ("effects", effect_id), says)

@@ -142,6 +142,15 @@ class RulingTold(NamedTuple):
     value: str | None
 
 
+class ArchiveTold(NamedTuple):
+    """One span by which the trail was archived: its last span, how many left, and all that are gone (AUD-08)."""
+
+    sequence: int
+    upto: object
+    left: object
+    digest: object
+
+
 class WaitTold(NamedTuple):
     """The span by which an effect began to wait: its statement's digest, and for whom; None where not in full."""
 
@@ -173,6 +182,9 @@ class Trail:
         is_replayed: whether a restore held an effect again.
         invocations, invocations_gone: each invocation's story, and those that were collected.
         obligations: (table, effect, name, instant, sequence) of each row that a span tells of.
+        archives: what each archive's span says, in order.
+        archived_first: the first span that was archived; 0 where none is.
+        headless: effects whose story begins with their admission, since what was before it was archived.
         rulings, waits, approvals: by (kind, name), by effect, and by the sequence of the span.
     """
 
@@ -189,6 +201,9 @@ class Trail:
     invocations: dict[str, InvocationStory] = field(default_factory=dict)
     invocations_gone: set[str] = field(default_factory=set)
     obligations: set[tuple[str, str, str, int, int]] = field(default_factory=set)
+    archives: list[ArchiveTold] = field(default_factory=list)
+    archived_first: int = 0
+    headless: set[str] = field(default_factory=set)
     rulings: dict[tuple[str, str], RulingTold] = field(default_factory=dict)
     waits: dict[str, WaitTold] = field(default_factory=dict)
     approvals: dict[int, ApprovalTold] = field(default_factory=dict)

@@ -10,9 +10,11 @@ against what the trail tells.
 from collections.abc import Callable
 from typing import Final
 
+from ledger.archive import LeafRow
 from ledger.model import TaskState
 from ledger.port import SpanColumns
 from ledger.sqlite import rows
+from ledger.sqlite.check_archived import ArchivedLeaves, archive_told
 from ledger.sqlite.check_authority import AUTHORITY_TOLD
 from ledger.sqlite.check_ground import (
     NOTHING_SAID,
@@ -55,19 +57,23 @@ def check_trail(ground: Ground) -> int:
         says = "The row names a policy of a span that is not there."
         ground.find("span_differs", ("span_policies", sequence), says)
 
+    gone = ArchivedLeaves(ground)
     for spans in span_batches(ground.raw, stray):
         # The tree is over what the bodies hash to: a changed leaf column is a finding of its own.
-        leaves = [leaf_hash(row.body) for row in spans]
-        for row, leaf in zip(spans, leaves, strict=True):
+        for row in spans:
+            for archived in gone.before(row.sequence):
+                _check_archived_leaf(ground, archived, last)
+                tree.add(archived.leaf)
+            leaf = leaf_hash(row.body)
             _check_row(ground, row, leaf, last)
+            tree.add(leaf)
         for row in spans:
             if not _holds(ground, row):
                 says = "The span's columns do not say what its body says."
                 ground.find("span_differs", ("spans", row.sequence), says)
         for row in spans:
             _follow(ground, row)
-        for leaf in leaves:
-            tree.add(leaf)
+    gone.end()
     _check_head(ground, tree.frontier(), last)
     return tree.size
 
@@ -81,6 +87,17 @@ class _Last:
         self.sequence = 0
         self.epoch = 1
         self.at_ms = 0
+
+
+def _check_archived_leaf(ground: Ground, row: LeafRow, last: _Last) -> None:
+    if row.sequence != last.sequence + 1:
+        says = "The span before this archived one is missing."
+        ground.find("span_gap", ("archived_leaves", row.sequence), says)
+    if row.epoch != last.epoch:
+        # What begins an epoch is never archived, so this is the epoch of the spans around it.
+        says = "The archived span stands in an epoch that it cannot be of."
+        ground.find("span_place", ("archived_leaves", row.sequence), says)
+    last.sequence = row.sequence
 
 
 def _check_row(ground: Ground, row: SpanColumns, hashed: bytes, last: _Last) -> None:
@@ -207,6 +224,7 @@ _TOLD: Final[dict[str, Callable[[Trail, SpanColumns, Said], None]]] = {
     TransitionName.INVOCATION_ENDED.value: _invocation_ended,
     TransitionName.EFFECT_OBLIGED.value: _obliged,
     TransitionName.OBLIGATION_DONE.value: _obligation_done,
+    TransitionName.AUDIT_ARCHIVED.value: archive_told,
     **AUTHORITY_TOLD,
 }
 """What is kept of a span beside the state into which it moves an effect, by its name."""
@@ -220,6 +238,7 @@ _READ: Final = frozenset(
         TransitionName.INVOCATION_ENDED.value,
         TransitionName.EFFECT_OBLIGED.value,
         TransitionName.OBLIGATION_DONE.value,
+        TransitionName.AUDIT_ARCHIVED.value,
         *AUTHORITY_TOLD,
     }
 )
@@ -235,7 +254,9 @@ def _follow_effect(ground: Ground, move: Move, effect_id: str) -> None:
         ground.find("trail_move", ("spans", move.sequence), says)
         return
     if not moves:
-        if move.state != _PREPARED and not move.replayed:
+        if move.state == _ADMITTED and 0 < ground.trail.archived_first < move.sequence:
+            ground.trail.headless.add(effect_id)  # whose effect was collected, or it is a finding there
+        elif move.state != _PREPARED and not move.replayed:
             says = "The story of this effect does not begin with its preparation."
             ground.find("trail_begin", ("spans", move.sequence), says)
     elif (moves[-1].state, move.state) not in _LEGAL:

@@ -12,6 +12,7 @@ from typing import Final
 from ledger.sqlite.tables import TABLES
 from ledger.sqlite.tables_authority import AUTHORITY_TABLES, AUTHORITY_TRIGGERS
 from ledger.sqlite.triggers import TRIGGERS
+from ledger.sqlite.triggers_archive import ARCHIVE_TRIGGERS
 from ledger.sqlite.triggers_invocations import INVOCATION_TRIGGERS
 
 APPLICATION_ID: Final = 0x504D4C47
@@ -29,11 +30,14 @@ _COLLECTED: Final = (
 )
 _APPEND_ONLY: Final = (
     *("ledger", "spans", "span_policies", "task_path", "grants", "overruns_accepted", "permit_uses"),
-    *("tombstones", "sinks"),
+    *("tombstones", "sinks", "archived_leaves"),
     *_COLLECTED,
 )
+_ARCHIVED: Final = frozenset({"spans", "span_policies"})
+"""What an archive takes away; `ledger.sqlite.triggers_archive` says when."""
+
 _NEVER_DELETED: Final = (
-    *(table for table in _APPEND_ONLY if table not in {*_COLLECTED, "tombstones"}),
+    *(table for table in _APPEND_ONLY if table not in {*_COLLECTED, *_ARCHIVED, "tombstones"}),
     *("head", "standing", "holdings", "tasks", "budgets", "counters"),
     *("collected_spend", "collected_takes"),
 )
@@ -57,7 +61,8 @@ def schema_statements() -> str:
         f"BEGIN SELECT RAISE(ABORT, 'guard:append_only_{table}'); END;"
         for table in (*_COLLECTED, "effects")
     ]
-    return TABLES + AUTHORITY_TABLES + TRIGGERS + INVOCATION_TRIGGERS + AUTHORITY_TRIGGERS + "\n".join(guards)
+    triggers = TRIGGERS + INVOCATION_TRIGGERS + AUTHORITY_TRIGGERS + ARCHIVE_TRIGGERS
+    return TABLES + AUTHORITY_TABLES + triggers + "\n".join(guards)
 
 
 def schema_digest(rows: list[tuple[str, str, str | None]]) -> str:

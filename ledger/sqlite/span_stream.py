@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from ledger.archive import LeafRow
 from ledger.errors import LedgerCorrupt
 from ledger.port import SpanColumns
 from ledger.sqlite.check_ground import UNREADABLE
@@ -18,14 +19,23 @@ from ledger.sqlite.span_rows import span_batches
 
 __all__ = ["SpanStream", "open_leaf_stream", "open_span_stream"]
 
+_ALL_LEAVES: Final = (
+    "SELECT leaf FROM (SELECT sequence, leaf FROM spans WHERE sequence <= ?1 "
+    "UNION ALL SELECT sequence, leaf FROM archived_leaves WHERE sequence <= ?1) ORDER BY sequence"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanStream:
-    """The spans of one ledger: how many there are, and their rows in batches, to be read once."""
+    """The spans of one ledger: how many there are, and their rows in batches, to be read once.
+
+    `archived` are the leaves of those that were archived, in order.
+    """
 
     ledger_id: str
     count: int
     batches: Iterator[Sequence[SpanColumns]]
+    archived: Iterator[LeafRow]
 
 
 @contextmanager
@@ -41,12 +51,14 @@ def open_span_stream(path: Path) -> Iterator[SpanStream]:
             count = raw.execute("SELECT count(*) FROM spans").fetchone()[0]
         if found is None:
             raise LedgerCorrupt("no_ledger", "The ledger does not say which one it is.")
-        yield SpanStream(ledger_id=str(found[0]), count=count, batches=_batches(raw))
+        yield SpanStream(ledger_id=str(found[0]), count=count, batches=_batches(raw), archived=_archived(raw))
 
 
 @contextmanager
 def open_leaf_stream(path: Path, size: int) -> Iterator[Iterator[bytes]]:
     """Give the leaf hashes of the first `size` spans as their rows say them; the snapshot ends with the block.
+
+    Those of archived spans are among them.
 
     Whoever takes them holds the root over them against one that was signed: a row may say anything.
 
@@ -89,5 +101,13 @@ def _batches(raw: Any) -> Iterator[Sequence[SpanColumns]]:  # noqa: ANN401 - unt
 
 def _leaves(raw: Any, size: int) -> Iterator[bytes]:  # noqa: ANN401 - untyped driver
     with _as_faults():
-        for (leaf,) in raw.execute("SELECT leaf FROM spans WHERE sequence <= ? ORDER BY sequence", (size,)):
+        for (leaf,) in raw.execute(_ALL_LEAVES, (size,)):
             yield leaf
+
+
+def _archived(raw: Any) -> Iterator[LeafRow]:  # noqa: ANN401 - untyped driver
+    with _as_faults():
+        for epoch, sequence, leaf in raw.execute(
+            "SELECT epoch, sequence, leaf FROM archived_leaves ORDER BY sequence"
+        ):
+            yield LeafRow(epoch=epoch, sequence=sequence, leaf=leaf)

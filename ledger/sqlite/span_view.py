@@ -14,9 +14,10 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
+from ledger.archive import LeafRow, Leaving
 from ledger.model import EffectId, InstantMs, PermitId, TaskId
 from ledger.questions import MOVES_TO, DeniedThenDone, SpanFilter, UnusedPermit
-from ledger.sqlite import rows
+from ledger.sqlite import archive_rows, rows
 from ledger.sqlite.authority_view import AuthorityReading
 from ledger.sqlite.tables import names
 from ledger.states import PERMIT_UNUSED, UNUSED, EffectState
@@ -260,6 +261,14 @@ class SpanReading(AuthorityReading):
         """Count the spans from `first` to `last`, both included, by name; a name without one is not there."""
         found = self._raw.execute(_COUNTED, (first, last)).fetchall()
         return MappingProxyType({name: number for name, number in found if number})
+
+    def leaves_after(self, sequence: int, *, limit: int) -> Sequence[LeafRow]:
+        """Return at most `limit` leaves with a larger sequence, in order, of spans that are there or archived."""
+        return archive_rows.leaves_after(self._raw, sequence, limit)
+
+    def leaving(self, upto: int) -> Leaving:
+        """Return what an archive up to the span `upto` would take away; it reads the whole trail (AUD-08)."""
+        return archive_rows.leaving(self._raw, upto)
 
     def permits_unused(self, *, after: tuple[int, str] = (0, ""), limit: int) -> Sequence[UnusedPermit]:
         """Return at most `limit` permits that were never used, after one of a sequence and an effect, in order."""

@@ -10,7 +10,8 @@ An error up to 9 leaves nothing behind. An error from 10 is uncertain: this obje
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,7 +21,7 @@ from ledger.changes import Step
 from ledger.errors import CommitUncertain, Fault, LedgerCorrupt, LedgerUnavailable
 from ledger.model import InstantMs, LedgerId
 from ledger.noise import Noise, is_ask, is_denial
-from ledger.port import Authenticator, Committed, Decide, SpanRecorder, Verdict, View
+from ledger.port import Authenticator, Committed, Decide, SpanRecorder, Verdict, View, WholeCheck
 from ledger.sqlite import rows
 from ledger.sqlite.authority_view import ProvenRulings
 from ledger.sqlite.connection import (
@@ -206,12 +207,14 @@ class SqliteLedger:
         now, uptime = self._clock(), self._uptime()
         return (now if accept_clock else believed(now, uptime, last)), uptime
 
-    def transact(self, decide: Decide[T], *, accept_clock: bool = False) -> Committed[T]:
+    def transact(
+        self, decide: Decide[T], *, accept_clock: bool = False, check: WholeCheck | None = None
+    ) -> Committed[T]:
         """Run one transaction; see the module docstring for its numbered order and `ledger.port` for its faults."""
         self._usable()
         if self._lock is None:
             raise LedgerUnavailable("looks_only", "This ledger was opened to be looked at only.")
-        with self._lock.held(), self._writing:  # 1
+        with self._lock.held(), self._writing, self._checked_links(check):  # 1
             self._usable()
             if file_identity(self._path) != self._identity:  # 2
                 self._die("The ledger file was replaced while it was open.")
@@ -221,7 +224,11 @@ class SqliteLedger:
             try:
                 self._raw.execute("BEGIN IMMEDIATE")  # 3
                 refuse_other_schema(self._raw)
+                if check is not None:
+                    check(self._raw)
                 committed, changed = self._decided(decide, accept_clock=accept_clock)
+                if check is not None and changed:
+                    check(self._raw)
             except BaseException as fault:
                 self._roll_back()
                 if isinstance(fault, DatabaseError):
@@ -236,6 +243,22 @@ class SqliteLedger:
                 self._noise_file.write(self._noise)
             self._observe("committed")
             return committed
+
+    @contextmanager
+    def _checked_links(self, check: WholeCheck | None) -> Iterator[None]:
+        """Leave references to a check of the whole ledger, where there is one.
+
+        SQLite would look through every table that names spans once for each span that goes.
+        """
+        if check is None:
+            yield
+            return
+        self._raw.execute("PRAGMA foreign_keys = OFF")
+        try:
+            yield
+        finally:
+            if not self._raw.in_transaction:  # else its commit ended uncertainly, and this object is dead
+                self._raw.execute("PRAGMA foreign_keys = ON")
 
     def _decided(self, decide: Decide[T], *, accept_clock: bool) -> tuple[Committed[T], bool]:
         head, frontier = self._head()  # 4

@@ -114,6 +114,12 @@ CREATE TABLE span_policies(
   PRIMARY KEY (policy, sequence)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE archived_leaves(
+  sequence INTEGER PRIMARY KEY CHECK (sequence >= 1),
+  epoch INTEGER NOT NULL,
+  leaf BLOB NOT NULL CHECK (length(leaf) = 32)
+) STRICT;
+
 CREATE TABLE tasks(
   task_id TEXT PRIMARY KEY,
   name TEXT NOT NULL UNIQUE,

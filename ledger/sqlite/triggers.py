@@ -12,6 +12,7 @@ from ledger.states import LEGAL_MOVES, PENDING, SLOT_RETURNING, UNRESOLVED, UNUS
 from ledger.transitions import TransitionName
 
 SPAN_ROW_BYTES: Final = 1024
+LEAF_ROW_BYTES: Final = 64
 EFFECT_ROW_BYTES: Final = 2048
 TOMBSTONE_ROW_BYTES: Final = 768
 INVOCATION_ROW_BYTES: Final = 768
@@ -29,6 +30,7 @@ SELECT 1, (SELECT count(*) FROM effects), (SELECT count(*) FROM tombstones),
   + (SELECT count(*) * 2 * {ROW_BYTES} FROM rulings) + (SELECT count(*) * {ROW_BYTES} FROM approval_waits)
   + (SELECT coalesce(sum(length(signature) + {ROW_BYTES}), 0) FROM approvals),
   (SELECT count(*) FROM spans), (SELECT coalesce(sum(length(body) + {SPAN_ROW_BYTES}), 0) FROM spans)
+  + (SELECT count(*) * {LEAF_ROW_BYTES} FROM archived_leaves)
 """
 """The row of `holdings` as the other rows make it: what the triggers below keep."""
 

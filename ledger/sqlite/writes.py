@@ -13,6 +13,7 @@ from ledger.errors import Broken, Fault, SpanNotRecorded
 from ledger.model import Amounts, CounterTake, EffectId, InstantMs, TaskId
 from ledger.port import Authenticator, SpanRecorder
 from ledger.sqlite import rows
+from ledger.sqlite.archive_rows import take_away
 from ledger.sqlite.authority_writes import AuthorityWriter
 from ledger.sqlite.connection import DatabaseError, IntegrityError, OperationalError
 from ledger.sqlite.invocation_writes import InvocationWriter
@@ -197,6 +198,8 @@ class StepWriter:
                 self._authority.approved(change, sequence)
             case changes.SinkRegistered():
                 self._sink(change)
+            case changes.SpansArchived():
+                take_away(self._raw, change.upto, change.leaving)
             case _:
                 assert_never(change)
 

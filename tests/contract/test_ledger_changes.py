@@ -32,6 +32,7 @@ from ledger.changes import (
     PermitUsed,
     RulingMade,
     SinkRegistered,
+    SpansArchived,
     Step,
     TaskMoved,
     TaskOpened,
@@ -58,6 +59,7 @@ from ledger.port import Ledger, View
 from ledger.states import EffectState
 from ledger.transitions import Position, RecordedSpan, Transition, TransitionName
 from tests.contract.conftest import Store
+from tests.support.archived import archive_step, archiving, is_archived, noticed
 from tests.support.invocations import begin, beginning, closing, ending, going, new_invocation, obliging
 from tests.support.ledger_authority import OPERATION, approving, asking, dropping, rule, ruling, ruling_step
 from tests.support.ledgers import (
@@ -97,6 +99,7 @@ class Room:
 
     def __post_init__(self) -> None:
         self.task = open_task(self.ledger, "org", {CENT: 1_000})
+        self.noticed = noticed(self.ledger)
         self.prepared = prepare(self.ledger, self.task, {CENT: 10})
         self.permitted = permitted_effect(self.ledger, self.task, {CENT: 10})
         self.admitted = admitted_effect(self.ledger, self.task, {CENT: 10})
@@ -317,6 +320,11 @@ ROWS: dict[type[Change], Row] = {
         about=lambda room: room.prepared,
         target=EffectState.DENIED,
     ),
+    SpansArchived: Row(
+        make=lambda room: (archiving(room.ledger),),
+        shows=lambda room, view, change: is_archived(view, room.noticed, change),
+        like=lambda room: archive_step(room.ledger),
+    ),
     TombstonesForgotten: Row(
         make=lambda room: (
             EffectMoved(
@@ -427,8 +435,7 @@ def money_of(room: Room, view: View) -> tuple[int, int, int]:
 
 
 def step_of(room: Room, row: Row) -> tuple[Step, Change]:
-    changes = row.make(room)
-    change = changes[-1]
+    change = (changes := row.make(room))[-1]
     about = change.effect if isinstance(change, EffectPrepared) else row.about(room)
     if about is not None and row.target is not None:
         transition = moving(about, row.target)
@@ -436,8 +443,7 @@ def step_of(room: Room, row: Row) -> tuple[Step, Change]:
         return Step(transition=transition, changes=changes), change
     if row.like is not None:
         return replace(row.like(room), changes=changes), change
-    probing = Transition(name=TransitionName.PROBE, story="led")
-    return Step(transition=probing, changes=changes), change
+    return Step(transition=Transition(name=TransitionName.PROBE, story="led"), changes=changes), change
 
 
 class BreaksNext(PlainRecorder):

@@ -13,6 +13,7 @@ from issuer import Issuer
 from issuer.checkpoints import keeper, signing
 from issuer.clock import now_ms
 from issuer.commands import checkpoints
+from issuer.verifying import Given, verify_exports
 from issuer.wire import Answer
 from tests.support.checkpoints import (
     TABLE,
@@ -21,6 +22,7 @@ from tests.support.checkpoints import (
     notes,
     signed,
     spans_of_checkpoints,
+    vkey,
 )
 from tests.support.issuers import HOUR_MS, Made, open_task, permitted, refund, standard_issuer
 from tests.support.ledgers import Clock
@@ -363,3 +365,13 @@ def test_a_signer_that_waited_while_the_audit_file_moved_signs_nothing_in_the_fo
         assert (moves[0].code, said.code == "checkpointed") == ("sink_replaced", False)
         assert {path.name: path.read_bytes() for path in folder(made).iterdir()} == left
         assert signed(issuer).more["size"]
+
+
+@pytest.mark.spec("AUD-04", "AUD-02")
+def test_the_file_of_a_sink_has_all_that_was_signed_though_nothing_was_sent_since(made: Made) -> None:
+    with made.open() as issuer:
+        grown(issuer, "more")
+        signed(issuer)
+        key = vkey(issuer)
+        given = Given.of([key], [folder(made)])
+        assert verify_exports([made.sink], given, lambda _total, _what: lambda _read: None).code == "verified"

@@ -27,6 +27,9 @@ def _empty(column: str) -> str:
 _COLUMNS: Final = [column for column in FOUND_BY if column != "signer"]
 """In the history that is edited nobody signs."""
 
+_ARCHIVES_SIXTH: Final = (
+    "INSERT INTO archived_leaves SELECT sequence, epoch, leaf FROM spans WHERE sequence = 6"
+)
 EDITS_OF_SPANS: Final[tuple[Edit, ...]] = (
     *(
         span_at(f"another {column}", "span_differs", f"{column} = {column} || 'x'", _filled(column))
@@ -84,5 +87,14 @@ EDITS_OF_SPANS: Final[tuple[Edit, ...]] = (
         "span_policies",
         "0",
         "INSERT INTO span_policies VALUES ('zz', 0)",
+    ),
+    an_edit("a leaf beside its span", "archived_twice", "archived_leaves", "6", _ARCHIVES_SIXTH),
+    an_edit(
+        "a span that is gone as if archived",
+        "archived_differs",
+        "archived_leaves",
+        "",
+        _ARCHIVES_SIXTH,
+        "DELETE FROM spans WHERE sequence = 6",
     ),
 )

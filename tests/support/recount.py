@@ -12,6 +12,7 @@ from typing import Any, Final
 from ledger.sqlite.triggers import (
     EFFECT_ROW_BYTES,
     INVOCATION_ROW_BYTES,
+    LEAF_ROW_BYTES,
     ROW_BYTES,
     SPAN_ROW_BYTES,
     TOMBSTONE_ROW_BYTES,
@@ -35,6 +36,7 @@ SELECT (SELECT count(*) FROM effects), (SELECT count(*) FROM tombstones),
     + (SELECT count(*) * 2 * {ROW_BYTES} FROM rulings) + (SELECT count(*) * {ROW_BYTES} FROM approval_waits)
     + (SELECT coalesce(sum(length(signature) + {ROW_BYTES}), 0) FROM approvals),
   (SELECT count(*) FROM spans), (SELECT coalesce(sum(length(body) + {SPAN_ROW_BYTES}), 0) FROM spans)
+    + (SELECT count(*) * {LEAF_ROW_BYTES} FROM archived_leaves)
 """
 
 BUDGETS: Final = f"""

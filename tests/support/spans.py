@@ -89,6 +89,7 @@ SAMPLES: dict[str, AttributeValue] = {
     "permit.tree.root": "6d" * 32,
     "permit.format": "json_lines",
     "permit.filter.digest": "7d" * 32,
+    "permit.gone.digest": "9d" * 32,
     "permit.file.digest": "8d" * 32,
     "permit.count": 12,
     "permit.looked_ms": 1,

@@ -109,7 +109,13 @@ def audit_verifier(settings: Settings) -> None:
 @click.command("prove")
 @click.argument("effect")
 @click.option("--out", type=_FILE, required=True, help="The new file to write the proof to.")
+@click.option(
+    "--archive", "archives", multiple=True, type=_FILE, help="A file of `audit archive`; may be repeated."
+)
 @common
-def audit_prove(settings: Settings, effect: str, out: Path) -> None:
-    """Write a proof that the story of EFFECT is in the trail, for somebody who has the key of the checkpoints."""
-    run_with_issuer(settings, lambda issuer: issuer.audit_prove(effect, out))
+def audit_prove(settings: Settings, effect: str, out: Path, archives: tuple[Path, ...]) -> None:
+    """Write a proof that the story of EFFECT is in the trail, for somebody who has the key of the checkpoints.
+
+    What was archived of it is read from the files named with --archive.
+    """
+    run_with_issuer(settings, lambda issuer: issuer.audit_prove(effect, out, archives=archives))

@@ -199,7 +199,7 @@ def report(
     _shown(
         settings,
         form,
-        lambda issuer, shown: _with_bar(
+        lambda issuer, shown: with_bar(
             lambda progress: issuer.audit_report(out=out, form=shown, progress=progress, **asked)
         ),
     )
@@ -236,7 +236,7 @@ def export(settings: Settings, out: Path, form: str, **asked: Any) -> None:  # n
     """Write the whole trail, or what is selected, to a file; that is on record before the file is there."""
     run_with_issuer(
         settings,
-        lambda issuer: _with_bar(
+        lambda issuer: with_bar(
             lambda progress: issuer.audit_export(out, form=form, progress=progress, **asked)
         ),
         reading=True,
@@ -250,12 +250,12 @@ def snapshot(settings: Settings, out: Path) -> None:
     """Write a database of all spans for SQL of your own; nothing that is authority or secret is in it."""
     run_with_issuer(
         settings,
-        lambda issuer: _with_bar(lambda progress: issuer.audit_snapshot(out, progress=progress)),
+        lambda issuer: with_bar(lambda progress: issuer.audit_snapshot(out, progress=progress)),
         reading=True,
     )
 
 
-def _with_bar(run: "Callable[[Progress], Answer]") -> "Answer":
+def with_bar(run: "Callable[[Progress], Answer]") -> "Answer":
     """Run something long, with a bar on standard error that tells how far it is, on a terminal only (SUR-03)."""
     if not sys.stderr.isatty():
         return run(lambda _done, _of: None)

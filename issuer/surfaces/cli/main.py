@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from issuer.surfaces.cli.approving import approvals, approve, decline, statement, withdraw
+from issuer.surfaces.cli.audit_archives import audit_archive
 from issuer.surfaces.cli.audit_checkpoints import audit_checkpoint, audit_key
 from issuer.surfaces.cli.audit_hash import audit_hash
 from issuer.surfaces.cli.audit_proofs import audit_prove, audit_verifier, audit_verify
@@ -297,6 +298,7 @@ def clock_accept(settings: Settings) -> None:
     run_with_issuer(settings, lambda issuer: issuer.clock_accept())
 
 
+audit.add_command(audit_archive)
 audit.add_command(audit_checkpoint)
 audit.add_command(audit_key)
 audit.add_command(audit_verify)

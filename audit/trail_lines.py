@@ -9,7 +9,6 @@ Next: `audit.verification` for the argument; `audit.line_forms` for one line; `a
 
 import hashlib
 import itertools
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final, NoReturn
@@ -17,10 +16,10 @@ from typing import BinaryIO, Final, NoReturn
 from audit.errors import TrailUnreadable
 from audit.line_forms import LINE, READ_FAULTS, LineForms, body_document
 from audit.sinks.epochs import EPOCH_BEGINS, left_roots
-from audit.sinks.lines import HEADER_BYTES_MAX, LINE_BYTES_MAX, Tail, header_line
+from audit.sinks.lines import HEADER_BYTES_MAX, LINE_BYTES_MAX, Header, Tail, read_header
 from audit.verification import Finding, KeptCheckpoint, TrailReport, TrailWalk
 
-__all__ = ["TrailFile", "ledger_of", "verify_files"]
+__all__ = ["TrailFile", "header_of", "ledger_of", "verify_files"]
 
 READ_BYTES: Final = 64 * 1024
 """Bytes read at a time: some sixty lines; with what is left of the block before, no more than malloc keeps at hand."""
@@ -33,10 +32,17 @@ Tick = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrailFile:
-    """One file to read from its beginning; `name` is what findings call it."""
+    """One file to read from its first span on.
+
+    Attributes:
+        name: what findings call it.
+        file: open, behind its header.
+        after: the span after which its header says that it goes on; None where it does not say so.
+    """
 
     name: str
     file: BinaryIO
+    after: Tail | None = None
 
 
 class _Stop(Exception):  # noqa: N818 - it carries a finding, and no fault
@@ -47,22 +53,29 @@ class _Stop(Exception):  # noqa: N818 - it carries a finding, and no fault
         self.finding = finding
 
 
-def ledger_of(file: BinaryIO, name: str) -> str:
-    """Return the ledger that the header line of a file names; the file is then at its first span.
+def header_of(file: BinaryIO, name: str) -> Header:
+    """Return what the header line of a file says; the file is then at its first span.
 
     Raises:
         TrailUnreadable: it does not begin as a file of spans.
     """
     line = file.readline(HEADER_BYTES_MAX)
     try:
-        ledger_id = json.loads(line)["ledger"]
-        if header_line(ledger_id) == line:
-            return str(ledger_id)
-    except READ_FAULTS:
+        return read_header(line)
+    except ValueError:
         pass
     if b'"kind":"permit-audit-part"' in line:
         raise TrailUnreadable(f"{name} is a selection, which proves nothing by itself; take the whole trail.")
     raise TrailUnreadable(f"{name} does not begin as a file of spans does.")
+
+
+def ledger_of(file: BinaryIO, name: str) -> str:
+    """Return the ledger that the header line of a file names; the file is then at its first span.
+
+    Raises:
+        TrailUnreadable: it does not begin as a file of spans.
+    """
+    return header_of(file, name).ledger_id
 
 
 def verify_files(
@@ -77,7 +90,7 @@ def verify_files(
     """Read files that follow each other, each at its first span, and hold them against checkpoints of their ledger.
 
     Args:
-        files: in order; `ledger_of` has read the header of each.
+        files: in order; `header_of` has read the header of each.
         ledger_id: the ledger that all of them name.
         checkpoints: opened checkpoints of this ledger.
         before: the leaves of all spans before the first file, where that goes on after an archive (AUD-08).
@@ -114,8 +127,11 @@ class _Reader:
 
     def read(self, file: TrailFile, tick: Tick, *, is_last: bool) -> None:
         """Read a whole file, and stop at the first line that does not hold."""
-        self._name, self._number = file.name, 2
-        rest = b""
+        self._name, self._number = file.name, 1
+        if file.after is not None and file.after != self._last():
+            where = f"goes on after span {file.after.sequence}, which is not the last one before it"
+            self._stop(0, "gap", where)
+        self._number, rest = 2, b""
         while block := file.file.read(READ_BYTES):
             *lines, rest = (rest + block).split(b"\n")
             longest = max(map(len, (*lines, rest)))
@@ -183,17 +199,23 @@ class _Reader:
         self._epoch, self._before = epoch, line
         self._prefix = b'{"epoch":%d,"lane":0,"leaf":"' % epoch
 
+    def _last(self) -> Tail | None:
+        """Return what the line before says about its span; None where none was read yet."""
+        match = LINE.fullmatch(self._before)
+        if match is None:
+            return None
+        return Tail(
+            epoch=int(match[1]), lane=0, sequence=int(match[3]), leaf=bytes.fromhex(match[2].decode())
+        )
+
     def _left(self, says: Mapping[str, object], body: bytes, sequence: int) -> int | None:
         """Return the epoch of the backup, where the span names exactly all that was read as what its file held.
 
         That is the line before as its last one, and the root over the backup's spans and then all others.
         """
-        match, base = LINE.fullmatch(self._before), says.get("permit.base.epoch")
-        if match is None or type(base) is not int:
+        before, base = self._last(), says.get("permit.base.epoch")
+        if before is None or type(base) is not int:
             return None
-        before = Tail(
-            epoch=int(match[1]), lane=0, sequence=int(match[3]), leaf=bytes.fromhex(match[2].decode())
-        )
         roots = left_roots(body, before)
         return base if roots and self._walk.root_left(base, sequence - 1) in roots else None
 

@@ -22,6 +22,7 @@ from audit import create as create_jsonl
 from audit.sinks.carried import CarriedSink, Carrier
 from audit.sinks.lines import Tail
 from audit.sinks.plugin import PluginCarrier
+from audit.sinks.segments import SEGMENT_BYTES, segments_of
 from audit.sinks.watermark import FILE, Watermark
 from issuer.errors import SetupError
 from issuer.operations.admitted_code import Code, CodeRefusedError, load_admitted
@@ -33,6 +34,7 @@ from ledger.model import LedgerId, SinkRegistration
 
 __all__ = [
     "GROUP",
+    "all_files_of",
     "built_sink",
     "file_of",
     "goes_to",
@@ -93,6 +95,14 @@ def file_of(registration: SinkRegistration) -> Path:
     return _folder(registration) / FILE
 
 
+def all_files_of(registration: SinkRegistration) -> tuple[Path, ...]:
+    """Return the files of ours: full audit files, and then the newest, or the watermark; which need not be there."""
+    newest = file_of(registration)
+    if is_carried(registration) or not newest.parent.is_dir():
+        return (newest,)
+    return (*(segment.path for segment in segments_of(newest)), newest)
+
+
 def is_carried(registration: SinkRegistration) -> bool:
     """Say whether another program keeps a sink, and only its watermark is ours."""
     return registration.kind != _FILE_KIND
@@ -131,7 +141,7 @@ def built_sink(
         )
         raise SetupError("sinks_changed", say)
     if not is_carried(registration):
-        return _file(registration, ledger_id, required=declared.required)
+        return _file(registration, ledger_id, required=declared.required, segment_bytes=declared.segment)
     carrier = _carrier(registration.name, declared, credentials, loads=loads)
     return _carried(registration, ledger_id, carrier, required=declared.required)
 
@@ -166,8 +176,16 @@ def make_place(registration: SinkRegistration, ledger_id: LedgerId) -> None:
         create_jsonl(Path(registration.location), ledger_id, name=registration.name)
 
 
-def _file(registration: SinkRegistration, ledger_id: LedgerId, *, required: bool) -> Sink:
-    return JsonlSink(Path(registration.location), ledger_id, name=registration.name, required=required)
+def _file(
+    registration: SinkRegistration, ledger_id: LedgerId, *, required: bool, segment_bytes: int | None = None
+) -> Sink:
+    return JsonlSink(
+        Path(registration.location),
+        ledger_id,
+        name=registration.name,
+        required=required,
+        segment_bytes=segment_bytes or SEGMENT_BYTES,
+    )
 
 
 def _carried(

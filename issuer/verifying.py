@@ -6,6 +6,7 @@ not, and no more: that spans are as they were recorded, and not that what they t
 Next: `audit.verification`, `audit.trail_lines`, `audit.trail_rows`, `audit.proofs`.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,9 +16,11 @@ from typing import BinaryIO, Final
 from audit.errors import NoteRefused, TrailUnreadable
 from audit.notes import NOTE_BYTES_MAX, Checkpoint, VerifierKey, ledger_origin, opened_checkpoint, read_vkey
 from audit.proofs import PROOF_BYTES_MAX, read_proof, verify_proof
-from audit.trail_lines import TrailFile, ledger_of, verify_files
+from audit.sinks.segments import segments_of
+from audit.trail_lines import TrailFile, header_of, verify_files
 from audit.trail_rows import verify_rows
 from audit.verification import KeptCheckpoint, Standing, TrailReport, Verdict
+from issuer.places import AUDIT_FILE
 from issuer.sealing import is_ed25519_signature
 from issuer.wire import Answer
 from ledger.sqlite.span_stream import open_span_stream
@@ -29,6 +32,9 @@ Progress = Callable[[int, str], Callable[[int], None]]
 
 KEYS_MAX: Final = 64
 CHECKPOINTS_MAX: Final = 10_000
+LISTINGS_MAX: Final = 16
+"""Times that a folder is listed again since an audit file became full meanwhile."""
+
 _NOTES: Final = "*.note"
 _DATABASE: Final = b"SQLite format 3\0"
 
@@ -100,23 +106,67 @@ def opened_by(keys: Sequence[VerifierKey], note: bytes) -> Checkpoint:
 def verify_exports(paths: Sequence[Path], given: Given, progress: Progress) -> Answer:
     """Verify files of spans that follow each other, as one trail; or one copy of a ledger.
 
+    A folder stands for the files of the sink in it: the full ones in order, and then the newest.
+
     Raises:
         TrailUnreadable: one of them cannot be read, or is no file of spans.
         LedgerUnavailable, LedgerCorrupt: the copy of a ledger cannot be read.
     """
-    if len(paths) == 1 and _bytes_of(paths[0], len(_DATABASE)) == _DATABASE:
+    if len(paths) == 1 and paths[0].is_file() and _bytes_of(paths[0], len(_DATABASE)) == _DATABASE:
         return verify_ledger(paths[0], given, progress)
     with ExitStack() as stack, _readable():
-        files = [TrailFile(name=path.name, file=stack.enter_context(path.open("rb"))) for path in paths]
-        ledgers = [ledger_of(file.file, file.name) for file in files]
+        opened = _opened(paths, stack)
+        headers = [header_of(file, name) for name, file in opened]
+        ledgers = [header.ledger_id for header in headers]
         if len(set(ledgers)) != 1:
             raise TrailUnreadable("The files are of different ledgers.")
+        files = [
+            TrailFile(name=name, file=file, after=header.after)
+            for (name, file), header in zip(opened, headers, strict=True)
+        ]
         checkpoints, refused = given.opened(ledgers[0])
-        total = sum(path.stat().st_size for path in paths)
+        total = sum(os.fstat(file.fileno()).st_size for _name, file in opened)
         tick = progress(total, "bytes")
         tick(sum(file.file.tell() for file in files))  # the headers are read already
         report = verify_files(files, ledgers[0], checkpoints, tick=tick)
     return _answer(report, refused)
+
+
+def _opened(paths: Sequence[Path], stack: ExitStack) -> Sequence[tuple[str, BinaryIO]]:
+    """Open files, and those that folders stand for; of a sink that is written to, all as they were at one moment.
+
+    Raises:
+        TrailUnreadable: a folder holds no sink, or never stays as it is.
+        OSError: a file cannot be read.
+    """
+    found = _files_of(paths)
+    for _try in range(LISTINGS_MAX):
+        opened = [(path.name, stack.enter_context(path.open("rb"))) for path in found]
+        before, found = found, _files_of(paths)
+        if found == before:
+            return opened
+    raise TrailUnreadable("The files of a folder change all the time; verify a copy.")
+
+
+def _files_of(paths: Sequence[Path]) -> list[Path]:
+    return [file for path in paths for file in (_files_in(path) if path.is_dir() else [path])]
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the files of the sink in a folder, in order.
+
+    Raises:
+        TrailUnreadable: it holds none.
+    """
+    newest = folder / AUDIT_FILE
+    with _readable():
+        there = [newest] if newest.exists() else []
+        # A writer that was killed while it renamed a full file leaves it with both names.
+        full = [each.path for each in segments_of(newest)]
+        found = [path for path in full if not (there and path.samefile(newest))] + there
+    if not found:
+        raise TrailUnreadable(f"There is no {AUDIT_FILE} in the folder {folder.name}.")
+    return found
 
 
 def verify_ledger(ledger: Path, given: Given, progress: Progress) -> Answer:

@@ -3,12 +3,14 @@
 Used by `audit.sinks.jsonl`. It decides nothing.
 """
 
+import fcntl
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["make_folders", "sync_folder", "write_all"]
+__all__ = ["make_folders", "sync_data", "sync_folder", "write_all"]
 
 _FOLDER_MODE: Final = 0o700
 
@@ -37,3 +39,12 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def sync_data(fd: int) -> None:
+    """Return once the data of the file is on the medium."""
+    if sys.platform == "darwin":
+        # There a plain sync leaves the data in the drive's cache.
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(fd)

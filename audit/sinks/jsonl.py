@@ -5,10 +5,12 @@ others is not the sink), LED-06 (a file ahead of its ledger proves a rollback). 
 needs an acknowledgement does the work.
 
 1. Take the file's own lock, polling, since another process may hang with it.
-2. The path still names the open file: a regular one with one link, closed to others, headed by this ledger.
+2. The path still names the open file: a regular one with one link, closed to others, headed by this ledger. Where
+   another process began the next one meanwhile, its header leads back to the open one.
 3. The last whole line is a span that the ledger holds with the same leaf, or the one that a later epoch of the ledger
    says it left behind (LED-08). A torn line after it was never acknowledged, and is cut off.
-4. Append what is missing, in order, without a gap, from the ledger.
+4. Append what is missing, in order, without a gap, from the ledger. A file that is full is synced and renamed first,
+   and the next one begun (`audit.sinks.segments`).
 5. One fdatasync, always: a visible line may still be unsynced, if its writer was killed before its own.
 6. Only then acknowledge.
 
@@ -19,11 +21,9 @@ those that this process never saw synced are written again, byte for byte, befor
 The file is not read from the start; that is for the verifier (AUD-04). Next: `audit.delivery`.
 """
 
-import errno
 import fcntl
 import os
 import stat
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -33,17 +33,22 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from audit.errors import SinkAhead, SinkUnavailable
-from audit.sinks.disk import make_folders, sync_folder, write_all
+from audit.sinks.disk import make_folders, sync_data, sync_folder, write_all
 from audit.sinks.epochs import left_at
-from audit.sinks.lines import (
-    HEADER_BYTES_MAX,
-    LINE_BYTES_MAX,
-    Tail,
-    header_line,
-    read_span_line,
-    span_line,
-)
+from audit.sinks.file_ends import Inode, Start, inode_of, last_span, os_fault, read_tail, start_of
+from audit.sinks.lines import Tail, header_line, span_line
 from audit.sinks.port import Acknowledged, SinkClass, SinkExpectation, SpanSource
+from audit.sinks.right_file import check_file, newer_file
+from audit.sinks.segments import (
+    FILE_FLAGS,
+    FILE_MODE,
+    SEGMENT_BYTES,
+    Chain,
+    begin_next,
+    chain_before,
+    refuse_taken,
+    segments_of,
+)
 from ledger.model import LedgerId
 from ledger.transitions import Position, SpanRow
 
@@ -55,9 +60,6 @@ FREE_BYTES_MIN: Final = 16 * 1024 * 1024
 BATCH_ROWS: Final = 256
 """Spans that are read and written at a time, so that a long backlog needs little memory."""
 
-TAIL_WINDOWS: Final = (8 * 1024, 2 * LINE_BYTES_MAX)
-"""Bytes read from the end to find the last line: the usual span, then the largest and a torn one after it."""
-
 REWRITE_BYTES_MAX: Final = 1024 * 1024
 """Bytes before the end to write again after a failed sync, for a process that never saw one succeed."""
 
@@ -65,25 +67,24 @@ POLL_FIRST_S: Final = 0.0002
 POLL_LAST_S: Final = 0.01
 """Waits between two tries for the lock: from the time of one append up to what nobody notices."""
 
-_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_MODE: Final = 0o600
-
 
 def create(path: Path, ledger_id: str, *, name: str = "jsonl") -> None:
     """Make the file of a ledger, and what folders it lacks; durable when this returns.
 
     Raises:
-        SinkUnavailable: `exists` (nothing is ever taken over by accident), or `os_error`.
+        SinkUnavailable: `exists` (nothing is ever taken over by accident, full files included), or `os_error`.
     """
     try:
         make_folders(path.parent)
-        fd = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, _MODE)
+        if segments_of(path):
+            raise FileExistsError  # noqa: TRY301 - as it would be of the file itself
+        fd = os.open(path, FILE_FLAGS | os.O_CREAT | os.O_EXCL, FILE_MODE)
     except FileExistsError:
         raise SinkUnavailable(name, "exists", "There is something at the place of the audit file.") from None
     except OSError as error:
-        raise _os_fault(name, error) from None
+        raise os_fault(name, error) from None
     try:
-        os.fchmod(fd, _MODE)
+        os.fchmod(fd, FILE_MODE)
         write_all(fd, header_line(ledger_id))
         os.fsync(fd)
         sync_folder(path.parent)
@@ -91,24 +92,16 @@ def create(path: Path, ledger_id: str, *, name: str = "jsonl") -> None:
         # Nothing was acknowledged yet, and a file without its header could never become a sink.
         with suppress(OSError):
             path.unlink()
-        raise _os_fault(name, error) from None
+        raise os_fault(name, error) from None
     finally:
         os.close(fd)
-
-
-@dataclass(frozen=True, slots=True)
-class _Inode:
-    """Which file it is, whatever its name."""
-
-    device: int
-    number: int
 
 
 @dataclass(slots=True)
 class _Known:
     """What this process knows of a file: up to where it saw a sync succeed, what must be written again."""
 
-    inode: _Inode
+    inode: Inode
     synced_end: int | None = None
     rewrite_from: int | None = None
 
@@ -120,10 +113,26 @@ class _End:
     `owed` is a span that the file must get before anything is acknowledged: the first of a new epoch; else 0.
     """
 
+    start: Start
     tail: Tail | None
     offset: int
     sequence: int
     owed: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """What one call has done: the file it writes to, and the last span that is written.
+
+    `cut_to` is the offset to which that file is cut where writing fails; `is_first` says that the file has no span.
+    """
+
+    fd: int
+    start: Start
+    cut_to: int
+    is_first: bool
+    tail: Tail | None
+    sequence: int
 
 
 class JsonlSink:
@@ -140,6 +149,7 @@ class JsonlSink:
         name: str,
         required: bool,
         free_bytes_min: int = FREE_BYTES_MIN,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         """Remember the place; nothing is opened before it is needed.
 
@@ -149,13 +159,15 @@ class JsonlSink:
             name: the owner's name for this sink.
             required: whether dispatch waits for it.
             free_bytes_min: free bytes of the file system below which a probe refuses.
+            segment_bytes: bytes at which a file is full, and the next one is begun; it may have 256 spans more.
         """
         self.name: Final = name
         self.required: Final = required
         self._path = path
         self._ledger_id = ledger_id
-        self._header = header_line(ledger_id)
         self._free_bytes_min = free_bytes_min
+        self._segment_bytes = segment_bytes
+        self._may_rename = True
         self._pid = os.getpid()
         self._turn = threading.Lock()
         self._fd: int | None = None
@@ -165,7 +177,9 @@ class JsonlSink:
     def probe(self, expect: SinkExpectation, deadline_s: float) -> None:
         """See `Sink.probe`: everything that `ship` asks of the file before it writes, and room to write."""
         with self._held(fcntl.LOCK_SH, deadline_s) as (fd, _deadline):
-            self._last_span(fd, expect.source)
+            end = self._last_span(fd, expect.source)
+            if self._is_full(fd, end.start):
+                refuse_taken(self._path, fd, end.start, self.name)
             room = os.fstatvfs(fd)
             if room.f_bavail * room.f_frsize < self._free_bytes_min:
                 self._refuse("no_space", "The file system of the audit file has too little room left.")
@@ -178,24 +192,26 @@ class JsonlSink:
         with self._held(fcntl.LOCK_EX, deadline_s) as (fd, deadline):
             # 3
             end = self._last_span(fd, source)
-            tail, start, due = end.tail, end.offset, max(upto.sequence, end.owed)
+            due = max(upto.sequence, end.owed)
+            work = _Work(
+                fd=fd,
+                start=end.start,
+                cut_to=end.offset,
+                is_first=end.offset == end.start.offset,
+                tail=end.tail,
+                sequence=end.sequence,
+            )
             try:
-                if os.fstat(fd).st_size > start:
-                    os.ftruncate(fd, start)
-                self._write_again(fd, source, start)
+                if os.fstat(fd).st_size > work.cut_to:
+                    os.ftruncate(fd, work.cut_to)
+                self._write_again(fd, source, end)
                 # 4
-                if tail is None or end.sequence < due:
-                    tail = self._append(fd, source, end.sequence, due, deadline)
+                tail = self._append(work, source, due, deadline)
             except OSError as error:
-                self._fail(fd, start)
-                raise _os_fault(self.name, error, "write_failed") from None
+                self._fail(work)
+                raise os_fault(self.name, error, "write_failed") from None
             # 5
-            try:
-                _sync(fd)
-            except OSError as error:
-                self._fail(fd, start, sync_failed=True)
-                raise _os_fault(self.name, error, "sync_failed") from None
-            self._known = _Known(_inode(os.fstat(fd)), synced_end=os.fstat(fd).st_size)
+            self._sync(work)
             self._acknowledged = tail
         # 6
         return Acknowledged(
@@ -211,19 +227,34 @@ class JsonlSink:
 
         The end of a file that another process writes to is its last whole line, so nothing is locked.
         """
+        with self._looked() as fd:
+            return self._last_span(fd, source).sequence
+
+    @contextmanager
+    def _looked(self) -> Iterator[int]:
+        """Open the file to read it, for the block."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
-            raise _os_fault(self.name, error) from None
+            raise os_fault(self.name, error) from None
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 self._refuse("not_a_file", "The place of the audit file is no regular file.")
-            self._check_header(fd)
-            return self._last_span(fd, source).sequence
+            yield fd
         except OSError as error:
-            raise _os_fault(self.name, error) from None
+            raise os_fault(self.name, error) from None
         finally:
             os.close(fd)
+
+    def chain(self) -> Chain:
+        """Return the full files before the newest, and which one is missing; only their ends are read.
+
+        Raises:
+            SinkUnavailable: as `reached`.
+        """
+        with self._looked() as fd:
+            start = start_of(fd, self._ledger_id, self.name)
+            return chain_before(self._path, self._ledger_id, start.after, self.name)
 
     def close(self) -> None:
         """Let go of the file; a later call opens it again."""
@@ -247,11 +278,15 @@ class JsonlSink:
         try:
             fd = self._fd = self._opened() if self._fd is None else self._fd
             self._lock(fd, lock, deadline)
-            self._check_file(fd)
+            while (newer := newer_file(self._path, fd, self._ledger_id, self.name)) is not None:
+                os.close(fd)  # and with it its lock
+                fd = self._fd = newer
+                self._lock(fd, lock, deadline)
+            check_file(self._path, fd, self._ledger_id, self.name)
             yield fd, deadline
         except OSError as error:
             self._let_go()
-            raise _os_fault(self.name, error) from None
+            raise os_fault(self.name, error) from None
         except SinkUnavailable:
             self._let_go()
             raise
@@ -262,9 +297,9 @@ class JsonlSink:
 
     def _opened(self) -> int:
         try:
-            return os.open(self._path, _FLAGS)
+            return os.open(self._path, FILE_FLAGS)
         except OSError as error:
-            raise _os_fault(self.name, error) from None
+            raise os_fault(self.name, error) from None
 
     def _lock(self, fd: int, lock: int, deadline: float) -> None:
         pause = POLL_FIRST_S
@@ -280,35 +315,6 @@ class JsonlSink:
             else:
                 return
 
-    def _check_file(self, fd: int) -> None:
-        """Refuse anything but the file that was made for this ledger, at its place and closed to others."""
-        named = os.lstat(self._path)
-        held = os.fstat(fd)
-        if stat.S_ISLNK(named.st_mode):
-            self._refuse("symlink", "The place of the audit file is a symbolic link.")
-        if not stat.S_ISREG(named.st_mode) or not stat.S_ISREG(held.st_mode):
-            self._refuse("not_a_file", "The place of the audit file is no regular file.")
-        if _inode(named) != _inode(held):
-            self._refuse("replaced", "The audit file was replaced while it was in use.")
-        if held.st_nlink != 1:
-            self._refuse("hard_link", "The audit file has a second name.")
-        if held.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            self._refuse("writable_by_others", "The audit file can be written by other accounts.")
-        # Permission bits do not stop root, and the owner who took them away meant it. A failing disk may be
-        # remounted read-only under an open file, which the flags of the file system tell before a write does.
-        if not held.st_mode & stat.S_IWUSR or os.fstatvfs(fd).f_flag & os.ST_RDONLY:
-            self._refuse("read_only", "The audit file or its file system is read-only.")
-        self._check_header(fd)
-
-    def _check_header(self, fd: int) -> None:
-        if os.pread(fd, len(self._header), 0) != self._header:
-            first = os.pread(fd, HEADER_BYTES_MAX, 0)
-            if first.startswith(b'{"kind":"permit-audit",') and b"\n" in first:
-                self._refuse("foreign_ledger", "The audit file belongs to another ledger.")
-            self._refuse(
-                "no_header", "The audit file does not begin as one: it was cut, replaced or never made."
-            )
-
     # ------------------------------------------------------------------------------ 3: where the file ends
 
     def _last_span(self, fd: int, source: SpanSource) -> _End:
@@ -319,11 +325,14 @@ class JsonlSink:
         """
         if source.ledger_id != self._ledger_id:
             self._refuse("foreign_ledger", "The ledger is another one than that of the audit file.")
-        tail, offset = self._last_line(fd)
-        end = _End(tail=None, offset=offset, sequence=0)
+        start = start_of(fd, self._ledger_id, self.name)
+        tail, offset = last_span(fd, start, self.name)
+        # A file without a span goes on after the last one of the file before it.
+        tail = tail or start.after
+        end = _End(start=start, tail=None, offset=offset, sequence=0)
         if tail is not None:
             sequence, owed = self._followed(tail, source)
-            end = _End(tail=tail, offset=offset, sequence=sequence, owed=owed)
+            end = _End(start=start, tail=tail, offset=offset, sequence=sequence, owed=owed)
         known = self._acknowledged
         if known is not None and (tail is None or _place(tail) < _place(known)):
             self._followed(known, source)
@@ -352,44 +361,57 @@ class JsonlSink:
             raise SinkAhead(self.name, "later_epoch", message)
         raise SinkAhead(self.name, "diverged", "The audit file and its ledger tell two different stories.")
 
-    def _last_line(self, fd: int) -> tuple[Tail | None, int]:
-        """Return the last whole line, read, and its end; if there is none, None and the end of the header."""
-        header_end = len(self._header)
-        size = os.fstat(fd).st_size
-        for window in TAIL_WINDOWS:
-            begin = max(header_end, size - window)
-            read = os.pread(fd, size - begin, begin)
-            last = read.rfind(b"\n")
-            before = read.rfind(b"\n", 0, max(0, last))
-            if last == -1 and begin == header_end and len(read) < LINE_BYTES_MAX:
-                return None, header_end
-            if last != -1 and (before != -1 or begin == header_end):
-                return self._read_line(read[before + 1 : last + 1]), begin + last + 1
-        raise SinkUnavailable(self.name, "unreadable", "The audit file does not end in lines of ours.")
-
-    def _read_line(self, line: bytes) -> Tail:
-        try:
-            tail = read_span_line(line)
-        except ValueError:
-            self._refuse("unreadable", "A line of the audit file is not one of ours, or was changed or lost.")
-        return tail
-
     # ---------------------------------------------------------------------- 4: what is missing, and failures
 
-    def _append(self, fd: int, source: SpanSource, after: int, due: int, deadline: float) -> Tail:
-        """Write the missing spans after `after` up to `due` at least, in order; return the last one written."""
-        while True:
-            rows = source.spans_after(after, limit=BATCH_ROWS)
+    def _append(self, work: _Work, source: SpanSource, due: int, deadline: float) -> Tail:
+        """Write the missing spans up to `due` at least, in order; return the last one of the sink."""
+        while work.tail is None or work.sequence < due:
+            rows = source.spans_after(work.sequence, limit=BATCH_ROWS)
             if not rows:
                 self._refuse("no_such_span", "The ledger does not hold the span to ship.")
             # A line of one row proves itself before any of the batch is written.
-            lines = [self._line(row, after + place) for place, row in enumerate(rows, start=1)]
-            write_all(fd, b"".join(lines))
-            after = rows[-1].position.sequence
-            if after >= due:
-                return _tail(rows[-1])
-            if time.monotonic() > deadline:
+            lines = [self._line(row, work.sequence + place) for place, row in enumerate(rows, start=1)]
+            if self._is_full(work.fd, work.start):
+                self._begin_next(work)
+            if work.is_first and work.start.after is not None:
+                # Who began the file may have been killed before its name was on the medium.
+                sync_folder(self._path.parent)
+            write_all(work.fd, b"".join(lines))
+            work.is_first, work.tail, work.sequence = False, _tail(rows[-1]), rows[-1].position.sequence
+            if work.sequence < due and time.monotonic() > deadline:
                 self._refuse("backlog", "The backlog is longer than the deadline; the next call goes on.")
+        return work.tail
+
+    def _is_full(self, fd: int, start: Start) -> bool:
+        """Say whether the next span goes into another file: this one has its bytes, or half of its second name."""
+        held = os.fstat(fd)
+        is_due = start.offset < held.st_size >= self._segment_bytes or held.st_nlink != 1
+        return is_due and self._may_rename
+
+    def _begin_next(self, work: _Work) -> None:
+        """Sync a full file, and begin the next; where that cannot be, go on in this one."""
+        self._sync(work)
+        # From here on a failure cuts nothing off: the next file may name the last of these lines already.
+        work.cut_to = os.fstat(work.fd).st_size
+        newer = begin_next(self._path, work.fd, self._ledger_id, work.start, self.name)
+        if newer is None:
+            self._may_rename = False
+            return
+        before, self._fd = work.fd, newer
+        work.fd, work.is_first = newer, True
+        os.close(before)
+        work.start = start_of(newer, self._ledger_id, self.name)
+        work.cut_to = work.start.offset
+        self._known = _Known(inode_of(os.fstat(newer)), synced_end=work.cut_to)
+
+    def _sync(self, work: _Work) -> None:
+        try:
+            sync_data(work.fd)
+        except OSError as error:
+            self._fail(work, sync_failed=True)
+            raise os_fault(self.name, error, "sync_failed") from None
+        status = os.fstat(work.fd)
+        self._known = _Known(inode_of(status), synced_end=status.st_size)
 
     def _line(self, row: SpanRow, sequence: int) -> bytes:
         if row.position.sequence != sequence or row.position.ledger_id != self._ledger_id:
@@ -400,23 +422,23 @@ class JsonlSink:
             self._refuse("broken_span", "A span of the ledger is not what was recorded.")
         return line
 
-    def _write_again(self, fd: int, source: SpanSource, end: int) -> None:
+    def _write_again(self, fd: int, source: SpanSource, end: _End) -> None:
         """Write lines anew, in place, whose sync failed: only a page that is dirty is written to disk."""
         known = self._known
-        if known is None or known.rewrite_from is None or known.inode != _inode(os.fstat(fd)):
+        if known is None or known.rewrite_from is None or known.inode != inode_of(os.fstat(fd)):
             return
-        begin = max(len(self._header), min(known.rewrite_from, end))
-        read = os.pread(fd, end - begin, begin)
-        if begin > len(self._header):
+        begin = max(end.start.offset, min(known.rewrite_from, end.offset))
+        read = os.pread(fd, end.offset - begin, begin)
+        if begin > end.start.offset:
             # Begin at a line: the window of a process that knows nothing begins anywhere.
             skipped = 0 if os.pread(fd, 1, begin - 1) == b"\n" else read.find(b"\n") + 1
             begin, read = begin + skipped, read[skipped:]
         for line in read.splitlines(keepends=True):
-            self._followed(self._read_line(line), source, is_last=False)
+            self._followed(read_tail(line, self.name), source, is_last=False)
         # Writing at an offset needs a descriptor that does not append.
         again = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            if _inode(os.fstat(again)) != known.inode:
+            if inode_of(os.fstat(again)) != known.inode:
                 self._refuse("replaced", "The audit file was replaced while it was in use.")
             while read:
                 written = os.pwrite(again, read, begin)
@@ -424,9 +446,10 @@ class JsonlSink:
         finally:
             os.close(again)
 
-    def _fail(self, fd: int, start: int, *, sync_failed: bool = False) -> None:
+    def _fail(self, work: _Work, *, sync_failed: bool = False) -> None:
         """Close a descriptor that failed, cut off what this call wrote, and remember what to write again."""
-        inode = _inode(os.fstat(fd))
+        fd, start = work.fd, work.cut_to
+        inode = inode_of(os.fstat(fd))
         known = self._known
         if known is None or known.inode != inode:
             known = _Known(inode)
@@ -452,24 +475,6 @@ class JsonlSink:
         raise SinkUnavailable(self.name, reason, message)
 
 
-_REASONS: Final = {
-    errno.ENOENT: "missing",
-    errno.ELOOP: "symlink",
-    errno.EACCES: "read_only",
-    errno.EROFS: "read_only",
-    errno.ENOSPC: "no_space",
-    errno.EDQUOT: "no_space",
-}
-"""Errors of the operating system that have a word of their own."""
-
-
-def _os_fault(name: str, error: OSError, otherwise: str = "os_error") -> SinkUnavailable:
-    """Return the fault for an error of the operating system; its text may hold a path, its name does not."""
-    number = error.errno or 0
-    word = errno.errorcode.get(number, "unknown")
-    return SinkUnavailable(name, _REASONS.get(number, otherwise), f"The audit file cannot be used: {word}.")
-
-
 def _tail(row: SpanRow) -> Tail:
     place = row.position
     return Tail(epoch=place.epoch, lane=place.lane, sequence=place.sequence, leaf=row.leaf)
@@ -477,16 +482,3 @@ def _tail(row: SpanRow) -> Tail:
 
 def _place(tail: Tail) -> tuple[int, int]:
     return tail.epoch, tail.sequence
-
-
-def _inode(status: os.stat_result) -> _Inode:
-    return _Inode(status.st_dev, status.st_ino)
-
-
-def _sync(fd: int) -> None:
-    """Return once the data of the file is on the medium."""
-    if sys.platform == "darwin":
-        # There a plain sync leaves the data in the drive's cache.
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(fd)

@@ -6,11 +6,16 @@ against a checkpoint). A line is canonical JSON and holds the body of the span, 
     {"kind":"permit-audit","ledger":"…","v":1}
     {"epoch":0,"lane":0,"leaf":"…","sequence":1,"span":{…}}
 
+A file that goes on where another one was full says in its header after which span:
+
+    {"after":{"epoch":0,"lane":0,"leaf":"…","sequence":90210},"kind":"permit-audit","ledger":"…","v":1}
+
 Equal spans give equal lines, so a line can be written again without harm. This module does no input
 or output.
 Next: `audit.sinks.jsonl`.
 """
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -23,8 +28,10 @@ from ledger.tree import leaf_hash
 __all__ = [
     "HEADER_BYTES_MAX",
     "LINE_BYTES_MAX",
+    "Header",
     "Tail",
     "header_line",
+    "read_header",
     "read_span_line",
     "span_body",
     "span_line",
@@ -34,10 +41,15 @@ FORMAT_VERSION: Final = 1
 KIND: Final = "permit-audit"
 
 HEADER_BYTES_MAX: Final = 512
-"""Bytes of a header line: a ledger id is a name of at most 128 bytes."""
+"""Bytes of a header line: a ledger id is a name of at most 128 bytes, and a place with its leaf of at most 170."""
 
 LINE_BYTES_MAX: Final = BINDING_BYTES_MAX + 256
 """Bytes of a span's line: a record of at most 64 KiB (LED-02) and the members around it."""
+
+PLACE_END: Final = 10**16
+"""Epochs, lanes and sequences are below this, as a span's line has them."""
+
+LEAF_BYTES: Final = 32
 
 _LINE: Final = re.compile(
     rb'\{"epoch":(0|[1-9][0-9]{0,15}),"lane":(0|[1-9][0-9]{0,15}),"leaf":"([0-9a-f]{64})",'
@@ -55,9 +67,56 @@ class Tail:
     leaf: bytes
 
 
-def header_line(ledger_id: str) -> bytes:
-    """Return the first line of the file of a ledger, newline included."""
-    return canonical_bytes({"v": FORMAT_VERSION, "ledger": str(ledger_id), "kind": KIND}) + b"\n"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What the first line of a file says: whose spans these are, and the last span of the file before, if any."""
+
+    ledger_id: str
+    after: Tail | None
+
+
+def header_line(ledger_id: str, after: Tail | None = None) -> bytes:
+    """Return the first line of a file of a ledger, newline included; it goes on after the span `after`."""
+    held: dict[str, object] = {"v": FORMAT_VERSION, "ledger": str(ledger_id), "kind": KIND}
+    if after is not None:
+        held["after"] = {
+            "epoch": after.epoch,
+            "lane": after.lane,
+            "leaf": after.leaf.hex(),
+            "sequence": after.sequence,
+        }
+    return canonical_bytes(held) + b"\n"
+
+
+def read_header(line: bytes) -> Header:
+    """Read a first line, newline included.
+
+    Raises:
+        ValueError: it is not the one form of a header.
+    """
+    try:
+        held = json.loads(line)
+        ledger_id, said = held["ledger"], held.get("after")
+        after = None if said is None else _read_place(said)
+        if type(ledger_id) is str and header_line(ledger_id, after) == line:
+            return Header(ledger_id=ledger_id, after=after)
+    except (TypeError, KeyError, AttributeError, RecursionError, ValueError):
+        pass
+    raise ValueError("not a header")
+
+
+def _read_place(said: dict[str, object]) -> Tail:
+    numbers = [said[name] for name in ("epoch", "lane", "sequence")]
+    leaf = said["leaf"]
+    if not isinstance(leaf, str) or not all(
+        type(number) is int and 0 <= number < PLACE_END for number in numbers
+    ):
+        raise ValueError("not a place")
+    epoch, lane, sequence = (int(str(number)) for number in numbers)
+    read = bytes.fromhex(leaf)
+    if sequence == 0 or len(read) != LEAF_BYTES:
+        raise ValueError("not a place")
+    return Tail(epoch=epoch, lane=lane, sequence=sequence, leaf=read)
 
 
 def span_line(row: SpanRow) -> bytes:

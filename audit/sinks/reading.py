@@ -1,10 +1,11 @@
-"""Reading a JSONL sink from its first line to its last, and believing no line that does not prove itself.
+"""Reading a JSONL sink from its first line to its last, over all its files, and believing no line that proves nothing.
 
 Rules: LED-08 (admissions after a backup are known from a sink), AUD-04 (a leaf is the hash of its body), LED-06. Each
 line must be one of ours, say where its body says that it stands, and follow the line before: the next sequence, or the
-first of a new epoch that names exactly the line before as the place it left. A torn last line was never acknowledged
-and is not read. Whoever can write the file can still cut it, or go on with spans of their own; what is made of it is
-therefore only ever a no (`issuer.restore`).
+first of a new epoch that names exactly the line before as the place it left. The full files come first, in the order
+that their headers make; each goes on exactly where the one before it ends, and one that is missing is damage. A torn
+last line was never acknowledged and is not read. Whoever can write the files can still cut them, or go on with spans of
+their own; what is made of it is therefore only ever a no (`issuer.restore`).
 Next: `audit.sinks.epochs` for the joints.
 """
 
@@ -13,13 +14,16 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
 from audit.errors import SinkUnavailable
 from audit.sinks.epochs import EPOCH_BEGINS, left_at
-from audit.sinks.lines import LINE_BYTES_MAX, Tail, header_line, read_span_line, span_body
+from audit.sinks.file_ends import Start, inode_of, start_of
+from audit.sinks.lines import LINE_BYTES_MAX, Tail, read_span_line, span_body
+from audit.sinks.segments import chain_before
 from audit.vocabulary import check
 from ledger.errors import SpanNotRecorded
 from ledger.model import EffectId, InstantMs, LedgerId
@@ -83,45 +87,68 @@ class ReadSpan:
 
 
 def read_jsonl(path: Path, ledger_id: LedgerId, *, name: str) -> Iterator[ReadSpan]:
-    """Yield every span of the sink `name` at `path`, in order; the file is held still meanwhile.
+    """Yield every span of the sink `name` at `path`, in order; its newest file is held still meanwhile.
 
     Raises:
-        SinkUnavailable: `missing`, `foreign_ledger`, `no_header`, `not_a_file`, `os_error`, or `damaged` where a line
-            does not prove itself.
+        SinkUnavailable: `missing`, `foreign_ledger`, `no_header`, `not_a_file`, `os_error`, `locked`, or `damaged`
+            where a line does not prove itself, or a full file is missing.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        raise SinkUnavailable(name, "missing", "There is no audit file at its place.") from None
-    except OSError as error:
-        raise SinkUnavailable(name, "os_error", f"The audit file cannot be read: {error.strerror}.") from None
-    with os.fdopen(descriptor, "rb") as file:
+    with ExitStack() as stack:
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise SinkUnavailable(name, "not_a_file", "The place of the audit file is no regular file.")
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            _demand_header(file, ledger_id, name)
-            yield from _spans(file, ledger_id, name)
-        except BlockingIOError:
-            message = "Another process is writing to the audit file; stop it."
-            raise SinkUnavailable(name, "locked", message) from None
+            file = stack.enter_context(_opened(path, name))
+            _hold_still(path, file.fileno(), name)
+            start = start_of(file.fileno(), ledger_id, name)
+            chain = chain_before(path, ledger_id, start.after, name)
+            if chain.missing is not None:
+                message = f"The full audit file that ends with span {chain.missing.sequence} is missing."
+                raise SinkUnavailable(name, "damaged", message)
+            before: Tail | None = None
+            for each in chain.paths:
+                with _opened(each, name) as full:
+                    begin = start_of(full.fileno(), ledger_id, name)
+                    for span in _spans(full, ledger_id, name, begin, before):
+                        before = span.tail
+                        yield span
+            yield from _spans(file, ledger_id, name, start, before)
         except OSError as error:
             message = f"The audit file cannot be read: {error.strerror}."
             raise SinkUnavailable(name, "os_error", message) from None
 
 
-def _demand_header(file: BinaryIO, ledger_id: LedgerId, name: str) -> None:
-    wanted = header_line(ledger_id)
-    first = file.readline(LINE_BYTES_MAX)
-    if first == wanted:
-        return
-    if first.startswith(b'{"kind":"permit-audit",') and first.endswith(b"\n"):
-        raise SinkUnavailable(name, "foreign_ledger", "The audit file belongs to another ledger.")
-    raise SinkUnavailable(name, "no_header", "The audit file does not begin as one.")
+def _opened(path: Path, name: str) -> BinaryIO:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise SinkUnavailable(name, "missing", "There is no audit file at its place.") from None
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise SinkUnavailable(name, "not_a_file", "The place of the audit file is no regular file.")
+    return file
 
 
-def _spans(file: BinaryIO, ledger_id: LedgerId, name: str) -> Iterator[ReadSpan]:
-    before: Tail | None = None
+def _hold_still(path: Path, descriptor: int, name: str) -> None:
+    """Lock the newest file, so that nobody writes to it or begins the next one.
+
+    Raises:
+        SinkUnavailable: `locked`; somebody does, or just did.
+    """
+    message = "Another process is writing to the audit file; stop it."
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SinkUnavailable(name, "locked", message) from None
+    if inode_of(os.lstat(path)) != inode_of(os.fstat(descriptor)):
+        raise SinkUnavailable(name, "locked", message)
+
+
+def _spans(
+    file: BinaryIO, ledger_id: LedgerId, name: str, start: Start, before: Tail | None
+) -> Iterator[ReadSpan]:
+    """Yield the spans of one file, which goes on after the span `before`."""
+    if start.after != before:
+        _damaged(name, 1, "does not go on where the file before it ends")
+    file.seek(start.offset)
     number = 1
     while line := file.readline(LINE_BYTES_MAX + 1):
         number += 1

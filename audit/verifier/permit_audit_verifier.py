@@ -28,8 +28,7 @@ from pathlib import Path
 
 VERIFIED, NOT_ANCHORED, TAMPERED, MALFORMED = "verified", "not_anchored", "tampered", "malformed"
 EXITS = {VERIFIED: 0, NOT_ANCHORED: 8, TAMPERED: 8, MALFORMED: 2}
-LINE_MAX = 64 * 1024 + 256
-NOTE_MAX = 256 * 1024
+LINE_MAX, NOTE_MAX = 64 * 1024 + 256, 256 * 1024
 PROOF_SPANS_MAX = 256
 RESTORED = "ledger.restored"
 LEFT = re.compile(r"[^=]+=([0-9]{1,16}):([0-9]{1,16}):([0-9a-f]{64}):([0-9a-f]{64})\Z")
@@ -363,13 +362,14 @@ class Trail:
         return VERIFIED if standings and covered and not refused else NOT_ANCHORED
 
 
-def header_ledger(line: bytes, path: Path) -> str:
-    """Return the ledger that the first line of a file names."""
+def header_of(line: bytes, path: Path) -> tuple:
+    """Return the ledger that the first line of a file names, and where the file before ends, or ()."""
     with contextlib.suppress(*BAD):
         held = document_of(line[:-1])
+        after = held.pop("after", ())
         kind = (set(held), held["kind"], held["v"], type(held["v"]), type(held["ledger"]), line[-1:])
         if kind == ({"kind", "ledger", "v"}, "permit-audit", 1, int, str, b"\n"):
-            return held["ledger"]
+            return held["ledger"], after
     raise Unusable(f"{path.name} does not begin as a file of spans does")
 
 
@@ -378,7 +378,7 @@ def verify_export(paths: list, keys: list, notes: list) -> tuple:
     ledgers = set()
     for path in paths:
         with path.open("rb") as file:
-            ledgers.add(header_ledger(file.readline(512), path))
+            ledgers.add(header_of(file.readline(512), path)[0])
     if len(ledgers) != 1:
         raise Unusable("the files are of different ledgers")
     ledger, told, checkpoints = ledgers.pop(), [], []
@@ -405,7 +405,10 @@ def verify_export(paths: list, keys: list, notes: list) -> tuple:
 def read_into(trail: Trail, path: Path, ledger: str, *, is_last: bool, told: list) -> str:
     """Read a file into a trail; return what stopped it, or an empty text."""
     with path.open("rb") as file:
-        file.readline(512)
+        after, last = header_of(file.readline(512), path)[1], trail.before
+        place = last and {"epoch": last.epoch, "lane": 0, "leaf": last.leaf.hex(), "sequence": last.sequence}
+        if after != () and (place is None or canonical(after) != canonical(place)):
+            return f"{path.name} line 1: it goes on after another span than the last one before it"
         for number, line in enumerate(iter(lambda: file.readline(LINE_MAX + 1), b""), start=2):
             try:
                 if not line.endswith(b"\n"):
@@ -465,8 +468,7 @@ def verify_proof(data: bytes, keys: list) -> tuple:
 def verify(arguments: argparse.Namespace) -> tuple:
     """Verify what was asked for."""
     held = [Path(key).read_text().splitlines() if Path(key).is_file() else [key] for key in arguments.key]
-    texts = [line for lines in held for line in lines]
-    keys = [read_key(text.strip()) for text in texts if text.strip()]
+    keys = [read_key(text.strip()) for lines in held for text in lines if text.strip()]
     if arguments.proof is not None:
         return verify_proof(arguments.proof.read_bytes(), keys)
     places = arguments.checkpoint
@@ -490,9 +492,7 @@ def main() -> int:
         verdict, told = verify(arguments)
     except (Unusable, OSError, UnicodeDecodeError) as fault:
         verdict, told = MALFORMED, [str(fault)]
-    print(verdict)
-    for line in told:
-        print("  " + line.encode("unicode_escape").decode("ascii"))
+    print(verdict, *("  " + line.encode("unicode_escape").decode("ascii") for line in told), sep="\n")
     return EXITS[verdict]
 
 

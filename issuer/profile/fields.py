@@ -28,6 +28,7 @@ from issuer.profile.limits import (
     NAME_CHARACTERS_MAX,
     RECORD_BYTES_RANGE,
     RETENTION_MS_MAX,
+    SEGMENT_BYTES_RANGE,
     SPAN_BYTES_RANGE,
     STRING_BYTES_MAX,
     TEXT_CHARACTERS_MAX,
@@ -66,6 +67,7 @@ __all__ = [
     "ResourceType",
     "Retention",
     "Says",
+    "SegmentBytes",
     "SpanBytes",
     "Status",
     "StringBytes",
@@ -91,6 +93,7 @@ _UNIT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COLUMN: Final = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{FIELD_NAME_CHARACTERS_MAX - 1}}}")
 _RESOURCE_TYPE: Final = re.compile(rf"[A-Z][A-Za-z0-9_]{{0,{NAME_CHARACTERS_MAX - 1}}}")
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,8})(s|m|h|d)")
+_SIZE: Final = re.compile(r"([1-9][0-9]{0,6}) (MiB|GiB)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _UID_LOGIN: Final = re.compile(r"uid:(0|[1-9][0-9]{0,9})")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
@@ -269,6 +272,13 @@ def _read_duration(value: object, high_ms: int) -> DurationMs:
     if not DURATION_MS_MIN <= duration_ms <= high_ms:
         raise refused(FindingCode.OUT_OF_RANGE, f"This must be between 1s and {high_ms // 86_400_000}d.")
     return DurationMs(duration_ms)
+
+
+def _read_size(value: object) -> int:
+    match = _SIZE.fullmatch(_text(value, 'a size such as "64 MiB"'))
+    if match is None:
+        raise refused(FindingCode.BAD_VALUE, 'A size is a whole number and MiB or GiB, such as "64 MiB".')
+    return _whole(int(match[1]) << (20 if match[2] == "MiB" else 30), *SEGMENT_BYTES_RANGE)
 
 
 def _read_template(value: object) -> TemplateText:
@@ -475,6 +485,9 @@ SpanBytes = Annotated[
     int,
     PlainValidator(lambda value: _whole(value, *SPAN_BYTES_RANGE)),
     Says(words="whole number, {} to {}".format(*SPAN_BYTES_RANGE)),
+]
+SegmentBytes = Annotated[
+    int, PlainValidator(_read_size), Says(words='size such as `"64 MiB"`; 1 MiB to 64 GiB')
 ]
 Unended = Annotated[
     int,

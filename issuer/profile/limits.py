@@ -27,6 +27,7 @@ __all__ = [
     "REGISTRY_BYTES_MAX",
     "REGISTRY_ROWS_MAX",
     "RETENTION_MS_MAX",
+    "SEGMENT_BYTES_RANGE",
     "SPAN_BYTES_RANGE",
     "STRING_BYTES_MAX",
     "TEXT_CHARACTERS_MAX",
@@ -101,6 +102,9 @@ RECORD_BYTES_RANGE: Final = (4 * 1024 * 1024, 640 * 1024 * 1024)
 
 SPAN_BYTES_RANGE: Final = (4 * 1024 * 1024, 10 * 1024 * 1024 * 1024)
 """Bytes of spans; a full check reads all of them, some seconds a GiB."""
+
+SEGMENT_BYTES_RANGE: Final = (1024 * 1024, 64 * 1024 * 1024 * 1024)
+"""Bytes at which an audit file is full: fewer would make more files than a folder is good for."""
 
 UNENDED_RANGE: Final = (1, 10_000)
 """Effects of one task that are not over: all of them may be looked at in one transaction."""

@@ -37,6 +37,7 @@ from issuer.profile.fields import (
     ResourceType,
     Retention,
     Says,
+    SegmentBytes,
     SpanBytes,
     StringBytes,
     Text,
@@ -135,6 +136,10 @@ class Sink(Table):
     path: Text | None = Field(
         default=None,
         description="Folder of the file, below the user's state folder unless absolute; needed by `jsonl`.",
+    )
+    segment: SegmentBytes | None = Field(
+        default=None,
+        description="Bytes at which a `jsonl` file is full and the next one is begun; 64 MiB without it.",
     )
     url: Url | None = Field(default=None, description="Endpoint; needed by `otlp`, and only there.")
     bearer: Name | None = Field(

@@ -82,7 +82,11 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The keys that each type of sink needs."""
 
-_ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {"otlp": ("bearer",), "python": ("settings",)}
+_ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
+    "jsonl": ("segment",),
+    "otlp": ("bearer",),
+    "python": ("settings",),
+}
 """The keys that a type may have beside those; any other one is of another type."""
 
 

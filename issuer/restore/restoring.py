@@ -39,7 +39,7 @@ from issuer.restore.sinks import SinkSeen, look_at_sink
 from issuer.restore.steps import first_steps
 from issuer.sealing import KeyRing, open_key_ring
 from issuer.sealing.authenticator import RingAuthenticator
-from issuer.sink_building import file_of, make_place
+from issuer.sink_building import all_files_of, make_place
 from issuer.unopened import UNSIGNED, Act, ActRefused, Gate, Given, on_record
 from issuer.wiring import open_ledger, own_ledger
 from ledger.authority import RulingKind
@@ -346,7 +346,8 @@ class _Restore:
         for sink in plan.sinks:
             if sink.is_usable:
                 continue
-            move_aside(file_of(sink.registration), epoch=plan.epoch)
+            for path in all_files_of(sink.registration):
+                move_aside(path, epoch=plan.epoch)
             try:
                 make_place(sink.registration, self._ledger_id)
             except SinkUnavailable as fault:

@@ -14,10 +14,15 @@ _OWN: Final = (
     "Put the ledger's own audit file, with all it holds, back at {place}; never make an empty one there. "
     "Where it is lost for good, run `issuer sink replace`."
 )
+_FULL: Final = (
+    "Put it back beside the newest one, under the name that it had: without it nobody can verify the files, and "
+    "`issuer ledger restore` cannot read them. If nobody moved it, find out who removed it."
+)
 _NEXT: Final = {
     "no_space": "Free some space where {place} is.",
     "read_only": "Make {place} writable for this account, and its file system as well.",
     "writable_by_others": "chmod 600 {place}, and find out who could have written to it.",
+    "exists": "Move away what has the name that the full {place} would get, and find out who put it there.",
     "locked": "Try again; if that stays, find the process that holds {place}.",
     "busy": "Try again.",
     "hard_link": "Remove the second name of {place}.",
@@ -57,6 +62,7 @@ def sinks(known: Known) -> Iterator[Finding]:
             is_file = registered.kind == "jsonl"
             says = f"{registered.name}: {place} {own if is_file else 'takes spans, and is not ahead of the ledger'}."
             yield Finding(check="sinks", ok=True, says=says)
+            yield from _full_files(sink)
         finally:
             sink.close()
     if not placed:
@@ -64,6 +70,22 @@ def sinks(known: Known) -> Iterator[Finding]:
         yield Finding(check="sinks", ok=False, says=says, next="Run `issuer init` on this folder again.")
         return
     yield from _differences(known, frozenset(registered.name for registered in placed))
+
+
+def _full_files(sink: "Sink") -> Iterator[Finding]:
+    """Tell a full audit file that is missing: nothing waits for it, and a verification or a restore would."""
+    from audit import JsonlSink, SinkUnavailable
+
+    if not isinstance(sink, JsonlSink):
+        return
+    try:
+        missing = sink.chain().missing
+    except SinkUnavailable as fault:
+        yield Finding(check="sinks", ok=False, says=f"{sink.name}: {fault.message}", next=_NEXT["busy"])
+        return
+    if missing is not None:
+        says = f"{sink.name}: the full audit file that ends with span {missing.sequence} is missing."
+        yield Finding(check="sinks", ok=False, says=says, next=_FULL)
 
 
 def _sink(known: Known, registered: "SinkRegistration") -> "Sink":

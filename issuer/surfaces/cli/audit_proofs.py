@@ -24,7 +24,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("verify")
-@click.argument("exports", nargs=-1, type=_FILE, metavar="[EXPORT]...")
+@click.argument("exports", nargs=-1, type=click.Path(path_type=Path), metavar="[EXPORT]...")
 @click.option(
     "--checkpoint",
     "checkpoints",
@@ -42,7 +42,7 @@ def audit_verify(
     keys: tuple[str, ...],
     proof: Path | None,
 ) -> None:
-    """Hold EXPORT, a file of spans or several in order, against checkpoints. Without one, the ledger of the profile.
+    """Hold EXPORT (files of spans in order, or their folder) against checkpoints. Without one, the profile's ledger.
 
     No profile is needed for a file. Exits 0 where everything is proven, and 8 where something is not.
     """

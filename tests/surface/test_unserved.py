@@ -89,7 +89,7 @@ def _without_one_span(made: Made) -> Seen:
 
 
 @pytest.mark.spec("OPR-01", "OPR-03")
-def test_the_profile_of_the_experience_is_read_and_what_it_promises_is_not_ignored(tmp_path: Path) -> None:
+def test_the_profile_of_the_experience_is_served_but_for_strict_mode_which_is_refused(tmp_path: Path) -> None:
     if not (EXPERIENCE / "profile.toml").exists():
         pytest.skip("the experience's files are not here")
     folder = tmp_path / "acme"
@@ -108,14 +108,20 @@ def test_the_profile_of_the_experience_is_read_and_what_it_promises_is_not_ignor
     (folder / "profile.toml").write_text(ordinary)
     made = initialise(folder, uid=os.getuid())
     assert made.issuer.startswith("acme/")
-    for arguments in (
-        ("task", "open", "q4", "--subject", "bob", "--actor", "ap-bot", "--class", "payment=20",
-         "--budget", "EUR.cent=100000"),
-        ("request", "pay_invoice", "--task", "q4", "--actor", "ap-bot", "--payload", "-"),
-        ("request", "publish_package", "--task", "q4", "--actor", "rel-bot", "--payload", "-"),
-        ("request", "delete_record", "--task", "q4", "--actor", "ap-bot", "--payload", "-"),
-    ):  # fmt: skip
-        ran = issuer_here(*arguments, "--json", at=folder, stdin=b"{}")
-        _assert_unsupported(ran, {"audit.sink.siem"})
+    opening = (
+        "--subject",
+        "bob",
+        "--actor",
+        "ap-bot",
+        "--class",
+        "payment=20",
+        "--budget",
+        "EUR.cent=100000",
+    )
+    assert issuer_here("task", "open", "q4", *opening, "--json", at=folder).code == "opened"
+    for operation in ("pay_invoice", "publish_package", "delete_record"):
+        arguments = ("request", operation, "--task", "q4", "--actor", "ap-bot", "--payload", "-", "--json")
+        assert issuer_here(*arguments, at=folder, stdin=b"{}").code == "malformed"
     listed = issuer_here("task", "list", "--json", at=folder)
-    assert (listed.code, listed.answer["tasks"], listed.answer["mode"]) == ("found", [], "ordinary")
+    assert (listed.code, listed.answer["mode"]) == ("found", "ordinary")
+    assert [task["name"] for task in listed.answer["tasks"]] == ["q4"]

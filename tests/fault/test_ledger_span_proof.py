@@ -166,7 +166,7 @@ AFTERWARDS = (
     "CREATE TRIGGER x AFTER UPDATE ON head BEGIN UPDATE spans SET body = x'7b7d' WHERE sequence = NEW.sequence; END",
 )
 GONE = (
-    "DROP TRIGGER spans_never_deleted",
+    "DROP TRIGGER spans_archived_only",
     "CREATE TRIGGER x AFTER UPDATE ON head BEGIN DELETE FROM spans WHERE sequence = NEW.sequence; END",
 )
 MOVED = (

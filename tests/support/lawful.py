@@ -32,7 +32,14 @@ SAYS_NOTHING: Final = frozenset(
         *("effect.reported", "effect.inspecting", "effect.inspected", "effect.obliged"),
         *("ledger.created", "sink.registered", "ledger.probe", "refused", "observed", "effect.content_shown"),
         *("credential.issued", "credential.revoked", "ledger.clock_accepted"),
-        *("audit.checkpoint_signed", "audit.exported", "noise", "sink.failed", "sink.recovered"),
+        *(
+            "audit.checkpoint_signed",
+            "audit.exported",
+            "noise",
+            "sink.failed",
+            "sink.recovered",
+            "ledger.collected",
+        ),
     }
 )
 """Spans that change nothing of what an admission may rest on; of any other the oracle has to know what it does."""
